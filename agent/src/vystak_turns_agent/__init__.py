@@ -1,0 +1,1 @@
+"""Serves any LangGraph graph as a durable agent."""

@@ -1,0 +1,1 @@
+"""Light client of turn control: dispatch a turn, ask for it, follow it."""

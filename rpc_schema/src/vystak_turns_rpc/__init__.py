@@ -1,0 +1,1 @@
+"""The wire of durable agent turns as types: envelopes, methods, events, subjects."""

@@ -1,0 +1,1 @@
+"""Turn control: keeps agent turns alive across crashes of every process."""
