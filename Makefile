@@ -1,0 +1,111 @@
+# The one list of commands. `make` prints it.
+#
+# Needs Python 3.11 or newer, git and make; everything else is installed into .venv from
+# requirements/*.txt (pinned and hashed). Another Python: make PYTHON=python3.12 test
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PACKAGES := rpc_schema clients service agent
+OUR_PYPROJECTS := $(PACKAGES:%=%/pyproject.toml)
+PYTHON_CODE := $(PACKAGES:%=%/src) tests $(wildcard examples load)
+
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export PIP_ROOT_USER_ACTION := ignore
+# The wheels that we need exist for old and new pips alike; a prompt would hang a CI job.
+export PIP_NO_INPUT := 1
+
+PIP := $(BIN)/python -m pip
+EDITABLE := $(PIP) install --quiet --no-deps --no-build-isolation $(PACKAGES:%=-e ./%)
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo up test lint format types imports pytest unit sim schema lock wheels clean
+
+help: ## print this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(VENV)/.dev ## make .venv with everything that the other commands need
+
+demo: $(VENV)/.runtime ## kill -9 agent and turn control in the middle of a turn and watch it finish
+	@$(BIN)/python examples/docker-panel-durable/demo.py
+
+up: $(VENV)/.runtime ## start NATS, turn control and the example agent; Ctrl-C stops them
+	@$(BIN)/vystak-turns up
+
+test: lint types imports pytest ## lint, types, import rules and every test
+
+lint: $(VENV)/.dev ## ruff: rules and format
+	@echo "== lint"
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+
+format: $(VENV)/.dev ## mend what ruff can mend
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+types: $(VENV)/.dev ## mypy --strict over the four packages and the tests
+	@echo "== types"
+	@$(BIN)/mypy
+
+imports: $(VENV)/.dev ## who may import whom
+	@echo "== imports"
+	@$(BIN)/lint-imports --no-logo
+
+pytest: $(VENV)/.dev ## every test
+	@echo "== tests"
+	@$(BIN)/python -m pytest $(ARGS)
+
+unit: $(VENV)/.dev ## the fast tests only
+	@$(BIN)/python -m pytest tests/unit $(ARGS)
+
+sim: $(VENV)/.dev ## crash the plain flow before and after every single effect
+	@$(BIN)/python -m tests.simulation $(ARGS)
+
+schema: $(VENV)/.dev ## write openapi/turns.openapi.json from the app
+	@$(BIN)/python -m vystak_turns schema openapi/turns.openapi.json
+
+wheels: $(VENV)/.dev ## build the four wheels into dist/
+	@$(PIP) wheel --quiet --no-deps --no-build-isolation --wheel-dir dist $(PACKAGES:%=./%)
+	@ls dist
+
+# One set of versions for every platform and Python from 3.11; without addresses, so that any
+# index or mirror serves it.
+COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+	--no-emit-index-url --no-emit-find-links --no-emit-package vystak-turns-rpc \
+	--extra cli --extra embedded --extra http $(UPGRADE) \
+	$(OUR_PYPROJECTS) requirements/build.in requirements/runtime.in
+
+lock: $(VENV)/.runtime ## compile requirements/*.txt again (UPGRADE=--upgrade for newer versions)
+	@$(PIP) install --quiet uv
+	@UV_CUSTOM_COMPILE_COMMAND="make lock" $(COMPILE) -o requirements/runtime.txt
+	@UV_CUSTOM_COMPILE_COMMAND="make lock" $(COMPILE) requirements/dev.in \
+		-c requirements/runtime.txt -o requirements/dev.txt
+
+clean: ## remove what was built or cached (the environment stays: rm -r .venv)
+	@rm -rf build dist .run .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@find $(PACKAGES) tests -type d \( -name __pycache__ -o -name '*.egg-info' \) -prune \
+		-exec rm -rf {} +
+
+# The stamps: set-up runs once, and again when a requirement or one of our own pyprojects changes.
+
+$(VENV)/.created:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+		echo "Python 3.11 or newer is needed; '$(PYTHON)' is not. Name one: make PYTHON=python3.12" >&2; \
+		exit 1; }
+	@echo "== set-up: $(VENV)"
+	@$(PYTHON) -m venv $(VENV) || { \
+		echo "'$(PYTHON) -m venv' failed; on Debian and Ubuntu: apt-get install python3-venv" >&2; \
+		exit 1; }
+	@touch $@
+
+$(VENV)/.runtime: $(VENV)/.created requirements/runtime.txt $(OUR_PYPROJECTS)
+	@echo "== set-up: what the stack needs (about half a minute)"
+	@$(PIP) install --quiet --require-hashes -r requirements/runtime.txt
+	@$(EDITABLE)
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.created requirements/dev.txt $(OUR_PYPROJECTS)
+	@echo "== set-up: the stack and what tests it (about a minute)"
+	@$(PIP) install --quiet --require-hashes -r requirements/dev.txt
+	@$(EDITABLE)
+	@touch $@ $(VENV)/.runtime
