@@ -1,1 +1,1 @@
-"""The wire of durable agent turns as types: envelopes, methods, events, subjects."""
+"""The wire of turn control as types: JSON-RPC, turn events, subjects, stream settings."""
