@@ -1,0 +1,1 @@
+"""The whole stack as processes of one machine, without Docker."""
