@@ -41,6 +41,7 @@ class FailureCode(StrEnum):
     ATTEMPTS_EXHAUSTED = "attempts_exhausted"
     AGENT_REFUSED = "agent_refused"
     GRAPH_ERROR = "graph_error"
+    EVENT_TOO_LARGE = "event_too_large"
 
 
 class RefusalReason(StrEnum):

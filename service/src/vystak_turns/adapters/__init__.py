@@ -1,0 +1,1 @@
+"""The world behind the ports: SQLite, NATS, HTTP. Adapters never import each other."""

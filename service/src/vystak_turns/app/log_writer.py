@@ -1,0 +1,166 @@
+"""Appends a turn's events to its log, in order, fenced by sequence and token (R2, R7)."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+import structlog
+
+from vystak_turns.app.ledger import Ledger
+from vystak_turns.app.pauses import Pauses
+from vystak_turns.core.effects import StandDown
+from vystak_turns.core.facts import SeqsReserved
+from vystak_turns.core.findings import Rewound, Tail
+from vystak_turns.core.settle import (
+    Attempted,
+    Landed,
+    Moved,
+    Overtaken,
+    Rebase,
+    Retry,
+    settle,
+)
+from vystak_turns.core.turn import Turn
+from vystak_turns.ports import AppendConflictError, LogMessage, LogUnavailableError, TurnLog
+from vystak_turns_rpc.events import encode_turn_message
+
+_log = structlog.get_logger(__name__)
+
+
+class LogMovedError(Exception):
+    """The log is not what the driver planned for: probe again."""
+
+
+class OvertakenError(Exception):
+    """Another driver has the turn: stop quietly."""
+
+
+class LogWriter:
+    """The writing end of one turn's subject, from the tail that a probe has read."""
+
+    def __init__(
+        self,
+        log: TurnLog,
+        ledger: Ledger,
+        pauses: Pauses,
+        block: int,
+        turn: Turn,
+        tail: Tail | None,
+    ) -> None:
+        self._log = log
+        self._ledger = ledger
+        self._pauses = pauses
+        self._block = block
+        self._turn_id = turn.turn_id
+        self._subject = turn.stream_subject
+        self._token = turn.token
+        self._limit = turn.seq_limit
+        self._expected = 0 if tail is None else tail.stream_seq
+        self._next_seq = self._seq_after(tail, turn)
+        self._first = True
+        self.at_start = self._is_start(tail, turn)
+
+    @property
+    def last_seq(self) -> int:
+        """The seq of the newest message; -1 for none."""
+        return self._next_seq - 1
+
+    def take(self, turn: Turn) -> None:
+        """Write in the name of the turn's present driver from now on."""
+        self._token = turn.token
+        self._limit = turn.seq_limit
+        self._first = True
+
+    async def append(self, event_json: bytes, *, rewinds_to: int | None = None) -> int:
+        """Append one event and return its seq once the log has it.
+
+        Waits for the broker as long as it takes: a slow or absent log never ends a run.
+
+        Raises:
+            LogMovedError, OvertakenError: see there.
+            AppendTooLargeError: the broker does not take a message of this size.
+
+        """
+        while True:
+            seq = await self._reserve()
+            message = self._message(seq, event_json)
+            try:
+                self._expected = await self._log.append(message)
+            except (AppendConflictError, LogUnavailableError):
+                if not await self._landed(message, forced=rewinds_to is not None):
+                    continue
+            self._pauses.reset()
+            self._next_seq = seq + 1
+            self._first = False
+            self.at_start = rewinds_to == -1
+            return seq
+
+    async def _reserve(self) -> int:
+        seq = self._next_seq
+        if seq >= self._limit:
+            fact = SeqsReserved(self._token, seq + self._block)
+            turn, effects = await self._ledger.apply_patiently(self._turn_id, fact, self._pauses)
+            if StandDown() in effects:
+                raise OvertakenError
+            self._limit = turn.seq_limit
+        return seq
+
+    def _message(self, seq: int, event_json: bytes) -> LogMessage:
+        return LogMessage(
+            subject=self._subject,
+            body=encode_turn_message(seq, event_json),
+            message_id=f"{self._turn_id}:{seq}:{self._token}",
+            token=self._token,
+            expected_stream_seq=self._expected,
+        )
+
+    async def _landed(self, message: LogMessage, *, forced: bool) -> bool:
+        """Find out what became of an append; prepare the next try if it did not land."""
+        tail = await self.read_tail()
+        attempted = Attempted(
+            message.message_id, self._token, message.expected_stream_seq, forced, self._first
+        )
+        verdict = settle(tail, attempted)
+        match verdict:
+            case Landed(stream_seq):
+                self._expected = stream_seq
+                return True
+            case Retry(expected):
+                self._expected = expected
+                await self._pauses.take()
+            case Rebase(expected, last_seq):
+                self._expected = expected
+                self._next_seq = self._limit if last_seq is None else last_seq + 1
+                _log.warning("stepping over a foreign message", turn_id=self._turn_id)
+            case Moved():
+                raise LogMovedError
+            case Overtaken():
+                raise OvertakenError
+            case _:
+                assert_never(verdict)
+        return False
+
+    async def read_tail(self) -> Tail | None:
+        """Read the subject's last message, waiting for the broker as long as it takes."""
+        while True:
+            try:
+                return await self._log.tail(self._subject)
+            except LogUnavailableError as error:
+                _log.warning("log unavailable", turn_id=self._turn_id, error=str(error))
+                await self._pauses.take()
+
+    @staticmethod
+    def _seq_after(tail: Tail | None, turn: Turn) -> int:
+        """The log's last + 1; the reserved limit if the log, or its last message, was lost.
+
+        A turn of which no append was ever known to land starts at 0.
+        """
+        if tail is not None and tail.seq is not None:
+            return tail.seq + 1
+        return 0 if tail is None and turn.last_seq < 0 else turn.seq_limit
+
+    @staticmethod
+    def _is_start(tail: Tail | None, turn: Turn) -> bool:
+        if tail is None:
+            return turn.last_seq < 0
+        return isinstance(tail.what, Rewound) and tail.what.to_seq == -1
