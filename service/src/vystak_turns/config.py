@@ -1,0 +1,365 @@
+"""The settings of `vystak-turns serve`: every variable, its unit, its default, what 0 means (R15).
+
+Wrong settings never start a service: `load` explains each of them by the variable's name.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, Self
+from urllib.parse import urlsplit
+
+from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+from vystak_turns.app.limits import Limits
+from vystak_turns_rpc.stream import DEFAULT_MAX_AGE_S
+from vystak_turns_rpc.subjects import queue_group, tasks_subject, turn_base
+
+PREFIX: Final = "VYSTAK_"
+DATA_FOLDER: Final = Path("/data")
+JOURNAL_NAME: Final = "turns.db"
+FALLBACK_NAME: Final = "vystak-turns.db"
+
+_JWT_MARK: Final = "BEGIN NATS USER JWT"
+_BROKER_SCHEMES: Final = ("nats", "tls", "ws", "wss")
+_PASSWORD: Final = re.compile(r"(?<=://)[^/\s@]*@")
+
+
+class SettingsError(Exception):
+    """Settings with which nothing can be started; the words name the variables and the cure."""
+
+
+@dataclass(frozen=True, slots=True)
+class AgentPlace:
+    """One agent: its address and the subject on which its turns are asked for."""
+
+    name: str
+    url: str
+    tasks_subject: str
+    queue_group: str
+    turn_base: str
+
+
+class Settings(BaseSettings):
+    """What an operator may set: the variable of a field is `VYSTAK_` and its name in capitals.
+
+    An empty variable counts as unset.
+    """
+
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX,
+        env_ignore_empty=True,
+        extra="ignore",
+        frozen=True,
+        hide_input_in_errors=True,
+        allow_inf_nan=False,
+    )
+
+    # --- the broker
+    nats_url: str = Field(
+        "nats://127.0.0.1:4222",
+        repr=False,
+        description="Address of NATS; several with commas between. May carry user:password@.",
+    )
+    nats_creds: Path | None = Field(
+        None,
+        description="File with credentials: what nsc writes (.creds), or one line user:password.",
+    )
+    nats_inbox_prefix: str = Field(
+        "_INBOX_turns",
+        pattern=r"^_INBOX[A-Za-z0-9_-]*$",
+        description="First token of the subjects on which the broker answers us. The role `turns` "
+        "of our broker configuration may use this one only.",
+    )
+    nats_subject_prefix: str = Field("vystak", description="First tokens of every subject.")
+    nats_namespace: str = Field("default", description="Namespace of the agents.")
+    nats_subject: str | None = Field(
+        None, description="Tasks subject of the one agent, in place of the derived one."
+    )
+    stream_max_age_s: int = Field(
+        DEFAULT_MAX_AGE_S,
+        ge=1,
+        description="Seconds that turn logs are kept. Panels make the stream too, with 3600: "
+        "another value here makes a stream of theirs foreign. 0 is refused.",
+    )
+
+    # --- the agents
+    agents: Annotated[dict[str, str], NoDecode] = Field(
+        default_factory=dict,
+        repr=False,
+        description='JSON object of agent name to address: {"a": "http://127.0.0.1:8000"}.',
+    )
+    agent_name: str | None = Field(
+        None, description="Name of the one agent, without VYSTAK_AGENTS."
+    )
+    agent_url: str | None = Field(
+        None, repr=False, description="Address of the one agent, without VYSTAK_AGENTS."
+    )
+
+    # --- the journal and the HTTP port
+    turns_path: str | None = Field(
+        None,
+        description="File of the journal. Unset: /data/turns.db when /data is a folder that can be "
+        "written to, else vystak-turns.db in the folder for temporary files.",
+    )
+    http_host: str = Field("127.0.0.1", description="Address of the HTTP port.")
+    http_port: int = Field(
+        8130, ge=0, le=65535, description="Number of the HTTP port. 0: any free one, see the log."
+    )
+
+    # --- limits of turns
+    max_redrive_attempts: int = Field(
+        3,
+        ge=0,
+        description="Re-drives of a turn from the same step before it is failed. "
+        "0: a turn whose agent or driver died is failed.",
+    )
+    max_running_turns: int = Field(
+        1000, ge=1, description="Turns driven at the same time; the others wait. 0 is refused."
+    )
+    stop_grace_s: float = Field(
+        20.0,
+        ge=0,
+        description="Seconds that an orderly stop waits for steps in flight. 0: it does not wait.",
+    )
+    cap_wait_s: float = Field(
+        60.0,
+        ge=0,
+        description="Seconds that a turn on its last attempt waits for its agent to come back and "
+        "tell of progress. 0: it is failed at once.",
+    )
+    seq_block: int = Field(
+        1000, ge=1, description="Sequence numbers reserved in one commit. 0 is refused."
+    )
+    retry_first_s: float = Field(
+        0.05, gt=0, description="Seconds before the second try of anything. 0 is refused."
+    )
+    retry_max_s: float = Field(
+        2.0, gt=0, description="Longest pause in seconds between two tries. 0 is refused."
+    )
+    health_poll_max_s: float = Field(
+        0.3,
+        gt=0,
+        description="Longest pause in seconds between two health checks of an agent that is away. "
+        "0 is refused.",
+    )
+
+    # --- limits of requests
+    max_requests_in_hand: int = Field(
+        1024, ge=1, description="Requests carried out at the same time. 0 is refused."
+    )
+    max_requests_waiting: int = Field(
+        65536, ge=1, description="Requests an agent's subscription may queue. 0 is refused."
+    )
+    request_max_bytes: int = Field(
+        1024 * 1024,
+        ge=1,
+        description="Largest HTTP request body in bytes; NATS has its own max_payload. "
+        "0 is refused.",
+    )
+
+    # --- the log
+    log_format: Literal["auto", "console", "json"] = Field(
+        "auto", description="console, json, or auto: console on a terminal, json elsewhere."
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        "info", description="The least important kind of line that is written."
+    )
+
+    @field_validator("agents", mode="before")
+    @classmethod
+    def _read_agents(cls, value: Any) -> Any:
+        return _json_object(value) if isinstance(value, str) else value
+
+    @field_validator("nats_url")
+    @classmethod
+    def _check_broker(cls, value: str) -> str:
+        for address in value.split(","):
+            _check_url(address.strip(), _BROKER_SCHEMES, "nats://127.0.0.1:4222")
+        return value
+
+    @model_validator(mode="after")
+    def _check_agents(self) -> Self:
+        self.agent_places()
+        return self
+
+    def agent_places(self) -> tuple[AgentPlace, ...]:
+        """Return the agents, each with its subject; raises ValueError if they cannot be served."""
+        places: dict[str, AgentPlace] = {}
+        for name, url in self._named_agents().items():
+            place = self._place(name, url)
+            other = places.setdefault(place.tasks_subject, place)
+            if other is not place:
+                raise ValueError(
+                    f"VYSTAK_AGENTS: {other.name!r} and {name!r} would share the subject "
+                    f"{place.tasks_subject}: rename one of them"
+                )
+        return tuple(places.values())
+
+    def servers(self) -> list[str]:
+        """Return the broker's addresses."""
+        return [address.strip() for address in self.nats_url.split(",")]
+
+    def limits(self) -> Limits:
+        """Return the limits of the application."""
+        return Limits(
+            max_attempts=self.max_redrive_attempts,
+            seq_block=self.seq_block,
+            max_running_turns=self.max_running_turns,
+            stop_grace_s=self.stop_grace_s,
+            stream_max_age_s=self.stream_max_age_s,
+            cap_wait_s=self.cap_wait_s,
+            retry_first_s=self.retry_first_s,
+            retry_max_s=self.retry_max_s,
+            health_poll_max_s=self.health_poll_max_s,
+        )
+
+    def _named_agents(self) -> dict[str, str]:
+        if self.agents and (self.agent_name or self.agent_url):
+            raise ValueError(
+                "VYSTAK_AGENTS: set either it or VYSTAK_AGENT_NAME and VYSTAK_AGENT_URL, not both"
+            )
+        if self.agents:
+            return self.agents
+        if self.agent_name and self.agent_url:
+            return {self.agent_name: self.agent_url}
+        missing = "VYSTAK_AGENT_URL" if self.agent_name else "VYSTAK_AGENT_NAME"
+        if self.agent_name or self.agent_url:
+            raise ValueError(f"{missing}: set it too, it belongs to the other one")
+        raise ValueError(
+            'VYSTAK_AGENTS: no agent is named; set it to {"NAME": "http://HOST:PORT"}, '
+            "or set VYSTAK_AGENT_NAME and VYSTAK_AGENT_URL"
+        )
+
+    def _place(self, name: str, url: str) -> AgentPlace:
+        variable = "VYSTAK_AGENTS" if self.agents else "VYSTAK_AGENT_URL"
+        try:
+            _check_url(url, ("http", "https"), "http://127.0.0.1:8000")
+        except ValueError as error:
+            raise ValueError(f"{variable}: the address of {name!r} is wrong: {error}") from None
+        subject = self._subject(name)
+        return AgentPlace(name, url.rstrip("/"), subject, queue_group(name), turn_base(subject))
+
+    def _subject(self, name: str) -> str:
+        if self.nats_subject is None:
+            try:
+                return tasks_subject(self.nats_subject_prefix, self.nats_namespace, name)
+            except ValueError as error:
+                raise ValueError(f"VYSTAK_AGENTS or VYSTAK_NATS_…: {error}") from None
+        if len(self.agents) > 1:
+            raise ValueError("VYSTAK_NATS_SUBJECT: it fits one agent only, VYSTAK_AGENTS has more")
+        try:
+            turn_base(self.nats_subject)
+            _check_literal(self.nats_subject)
+            queue_group(name)
+        except ValueError as error:
+            raise ValueError(f"VYSTAK_NATS_SUBJECT: {error}") from None
+        return self.nats_subject
+
+
+def load() -> Settings:
+    """Read the settings from the environment.
+
+    Raises:
+        SettingsError: something is missing or wrong; the words are for the operator.
+
+    """
+    try:
+        return Settings()
+    except ValidationError as error:
+        lines = [_in_words(item) for item in error.errors(include_url=False, include_input=False)]
+        raise SettingsError("\n".join(lines)) from None
+
+
+def variable_of(field: str) -> str:
+    """Return the variable that sets a field."""
+    return PREFIX + field.upper()
+
+
+def journal_path(override: str | None, data: Path, temporary: Path) -> Path:
+    """Choose the journal's file: the override, else in `data`, else in `temporary`.
+
+    `data` counts when it is a folder that can be written to; an empty override is none.
+    """
+    if override:
+        return Path(override)
+    if data.is_dir() and os.access(data, os.W_OK | os.X_OK):
+        return data / JOURNAL_NAME
+    return temporary / FALLBACK_NAME
+
+
+def journal_path_of(settings: Settings) -> Path:
+    """Choose the journal's file on this machine."""
+    return journal_path(settings.turns_path, DATA_FOLDER, Path(tempfile.gettempdir()))
+
+
+def broker_credentials(file: Path | None) -> dict[str, str]:
+    """Return the credentials of a file as arguments of nats-py's `connect`.
+
+    Raises:
+        SettingsError: the file cannot be read or holds something else.
+
+    """
+    if file is None:
+        return {}
+    try:
+        text = file.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(f"VYSTAK_NATS_CREDS: {file} cannot be read: {error}") from None
+    if _JWT_MARK in text:
+        return {"user_credentials": str(file)}
+    user, _, password = text.partition(":")
+    if not (user and password) or "\n" in text:
+        raise SettingsError(
+            f"VYSTAK_NATS_CREDS: {file} must be a NATS .creds file or one line user:password"
+        )
+    return {"user": user, "password": password}
+
+
+def without_password(text: str) -> str:
+    """Return a text with the credentials of every URL in it taken out."""
+    return _PASSWORD.sub("***@", text)
+
+
+def _json_object(text: str) -> Any:
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) != len(pairs):
+            raise ValueError("a name stands in it twice")
+        return found
+
+    try:
+        return json.loads(text, object_pairs_hook=unique)
+    except json.JSONDecodeError as error:
+        raise ValueError(f'not JSON ({error}); expected {{"NAME": "http://HOST:PORT"}}') from None
+
+
+def _check_url(text: str, schemes: tuple[str, ...], example: str) -> None:
+    try:
+        parts = urlsplit(text)
+        fits = parts.scheme in schemes and parts.hostname and parts.port != 0
+    except ValueError:
+        fits = False
+    if not fits:
+        raise ValueError(f"{without_password(text)!r} is no address such as {example}")
+
+
+def _check_literal(subject: str) -> None:
+    if not all(re.fullmatch(r"[^\s*>.]+", token) for token in subject.split(".")):
+        raise ValueError(f"{subject!r} has an empty token, a space or a wildcard")
+
+
+def _in_words(item: Any) -> str:
+    words = item["msg"].removeprefix("Value error, ")
+    if not item["loc"]:
+        return str(words)
+    variable = variable_of(str(item["loc"][0]))
+    inside = "".join(f"[{part!r}]" for part in item["loc"][1:])
+    described = Settings.model_fields[str(item["loc"][0])].description
+    return f"{variable}{inside}: {words}\n    {described}"
