@@ -1,0 +1,84 @@
+"""A chat model that says the n-th line of a script after n messages of its own in this turn."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage
+from langchain_core.messages.tool import tool_call_chunk
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+
+TOKEN_PAUSE_S = 0.002
+
+
+@dataclass(frozen=True, slots=True)
+class Say:
+    """One message: its text and the steps that it calls for."""
+
+    text: str
+    steps: tuple[str, ...] = ()
+
+
+class ScriptedModel(BaseChatModel):
+    """Streams its lines word by word; which one is next depends on the thread alone."""
+
+    script: tuple[Say, ...]
+
+    @property
+    def _llm_type(self) -> str:
+        return "scripted"
+
+    async def _astream(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> AsyncIterator[ChatGenerationChunk]:
+        for chunk in self._chunks(messages):
+            await asyncio.sleep(TOKEN_PAUSE_S)
+            if run_manager:
+                await run_manager.on_llm_new_token(chunk.text, chunk=chunk)
+            yield chunk
+
+    def _generate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        whole = AIMessageChunk(content="")
+        for chunk in self._chunks(messages):
+            whole = cast("AIMessageChunk", whole + chunk.message)
+        message = AIMessage(content=whole.content, tool_calls=whole.tool_calls)
+        return ChatResult(generations=[ChatGeneration(message=message)])
+
+    def _chunks(self, messages: Sequence[BaseMessage]) -> list[ChatGenerationChunk]:
+        line = self.script[said_in_turn(messages)]
+        turn = sum(isinstance(message, HumanMessage) for message in messages)
+        chunks = [AIMessageChunk(content=word) for word in re.findall(r"\S+\s*", line.text)]
+        for index, label in enumerate(line.steps):
+            arguments = json.dumps({"label": label})
+            call = tool_call_chunk(
+                name="slow_step", args=arguments, id=f"call_{turn}_{label}", index=index
+            )
+            chunks.append(AIMessageChunk(content="", tool_call_chunks=[call]))
+        return [ChatGenerationChunk(message=chunk) for chunk in chunks]
+
+
+def said_in_turn(messages: Sequence[BaseMessage]) -> int:
+    """Count the model's messages since the user's last one."""
+    count = 0
+    for message in reversed(messages):
+        if isinstance(message, HumanMessage):
+            break
+        count += isinstance(message, AIMessage)
+    return count
