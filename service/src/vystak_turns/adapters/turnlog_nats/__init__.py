@@ -1,0 +1,1 @@
+"""Turn logs in JetStream: see `log.NatsTurnLog` and `streams.Streams`."""
