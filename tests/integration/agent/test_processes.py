@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import aiosqlite
 import httpx
 import pytest
 
@@ -55,6 +56,7 @@ async def test_a_finished_parallel_branch_survives_the_kill_and_is_not_run_again
         async with first.client.dispatch().opened() as events:
             await gates.reached("b")
             seen = await until(events, item=_output("a"))
+            await _stored(tmp_path / "sessions.db")
             await first.kill()
     async with agent_process("parallel", tmp_path) as second:
         markers = [event for event in seen if event["type"] == MARKER]
@@ -163,6 +165,22 @@ async def test_a_graph_with_static_breakpoints_is_refused_with_words(tmp_path: P
     with pytest.raises(AssertionError, match="ended at its start"):
         async with agent_process("with_breakpoint", tmp_path):
             pass
+
+
+async def _stored(path: Path) -> None:
+    """Wait for a finished branch's result in the file: it is told a moment before."""
+    async with asyncio.timeout(10), aiosqlite.connect(path) as connection:
+        while True:
+            async with connection.execute(
+                "SELECT checkpoint_id, COUNT(*) FROM writes WHERE channel = 'messages' "
+                "GROUP BY checkpoint_id ORDER BY checkpoint_id DESC LIMIT 1"
+            ) as cursor:
+                row = await cursor.fetchone()
+            async with connection.execute("SELECT MAX(checkpoint_id) FROM checkpoints") as cursor:
+                newest = await cursor.fetchone()
+            if row and newest and row[0] == newest[0]:
+                return
+            await asyncio.sleep(0.01)
 
 
 def _output(name: str) -> dict[str, str]:
