@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import re
 from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-import nats
+from nats import errors as nats_errors
 from nats.aio.client import Client
-from nats.errors import Error, NoServersError
 
 from vystak_turns_client.errors import NotConnected
 
-CONNECT_TIMEOUT_S: Final = 5
+CONNECT_TIMEOUT_S: Final = 5.0
 PING_INTERVAL_S: Final = 15
 RECONNECT_WAIT_S: Final = 0.25
 
@@ -27,35 +30,61 @@ async def connect(
     creds_file: str | Path | None = None,
     inbox_prefix: str = "_INBOX",
     on_error: OnError | None = None,
+    timeout_s: float = CONNECT_TIMEOUT_S,
 ) -> Client:
-    """Connect, and never give up reconnecting.
+    """Connect within `timeout_s`; a connection that is lost later is sought again for ever.
 
     `creds_file` holds either what `nsc` writes (.creds, needs the package `nkeys`) or one line
     `user:password`; a URL may carry credentials too. A user who may only use an inbox of its own
     needs its `inbox_prefix`. The broker's refusals (`permissions violation`) reach `on_error`
     alone, nothing raises; without one they are logged as errors.
-    Raises NotConnected when no broker answers and ValueError for an unusable file.
+    Raises NotConnected when no broker lets us in and ValueError for an unusable file.
     """
-    report = on_error or _log_error
-
-    async def error_cb(error: Exception) -> None:
-        report(error)
-
+    errors = _Errors(on_error or _log_error)
+    nc = Client()
     try:
-        return await nats.connect(
-            url,
-            error_cb=error_cb,
-            # The first connection fails at once; only a lost one is sought for ever.
-            connect_timeout=CONNECT_TIMEOUT_S,
-            allow_reconnect=True,
-            max_reconnect_attempts=-1,
-            reconnect_time_wait=RECONNECT_WAIT_S,
-            ping_interval=PING_INTERVAL_S,
-            inbox_prefix=inbox_prefix,
-            **credentials(creds_file),
-        )
-    except (NoServersError, OSError, TimeoutError, Error) as error:
-        raise NotConnected(f"no broker answers: {error}") from error
+        async with asyncio.timeout(timeout_s):
+            await nc.connect(url, error_cb=errors.heard, **_options(creds_file, inbox_prefix))
+    except (nats_errors.Error, OSError, TimeoutError) as error:
+        await disconnect(nc)
+        reason = errors.last or error
+        raise NotConnected(f"no broker lets us in at {_without_password(url)}: {reason}") from None
+    errors.connected = True
+    return nc
+
+
+async def disconnect(nc: Client) -> None:
+    """Close the connection, also one that the broker has dropped."""
+    # nats-py flushes what it holds into the dead connection, and so raises.
+    with suppress(OSError):
+        await nc.close()
+
+
+@dataclass(slots=True)
+class _Errors:
+    report: OnError
+    connected: bool = False
+    last: Exception | None = None
+
+    async def heard(self, error: Exception) -> None:
+        # Until we are in, the last one is the reason of our own error: no need to report each try.
+        if self.connected:
+            self.report(error)
+        self.last = error
+
+
+def _options(creds_file: str | Path | None, inbox_prefix: str) -> dict[str, Any]:
+    return {
+        "max_reconnect_attempts": -1,
+        "reconnect_time_wait": RECONNECT_WAIT_S,
+        "ping_interval": PING_INTERVAL_S,
+        "inbox_prefix": inbox_prefix,
+        **credentials(creds_file),
+    }
+
+
+def _without_password(url: str) -> str:
+    return re.sub(r"//[^/@]*@", "//", url)
 
 
 def credentials(creds_file: str | Path | None) -> dict[str, Any]:

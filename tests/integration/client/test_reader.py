@@ -13,7 +13,7 @@ from nats.js import JetStreamContext
 
 from tests.support.nats_server import NatsServer, running_nats_server
 from vystak_turns_client import consumer
-from vystak_turns_client.connection import connect
+from vystak_turns_client.connection import connect, disconnect
 from vystak_turns_client.errors import Idle, NotConnected, StreamNotFound
 from vystak_turns_client.reader import LoggedMessage, follow, read_all
 from vystak_turns_client.streams import ensure_stream
@@ -83,7 +83,7 @@ class Reading:
 async def nc(nats_server: NatsServer) -> AsyncIterator[Client]:
     client = await connect(nats_server.url, on_error=lambda _: None)
     yield client
-    await client.close()
+    await disconnect(client)
 
 
 @pytest.fixture
