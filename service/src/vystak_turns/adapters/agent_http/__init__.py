@@ -1,0 +1,1 @@
+"""LangGraph agents over HTTP and server-sent events: see `agent.HttpAgent`."""
