@@ -42,6 +42,14 @@ def slow_step_in_a_thread(label: str) -> str:
     return _end(label)
 
 
+async def pass_gate(label: str) -> None:
+    """Wait while a gate is shut that only some tests have."""
+    if _held(label):
+        _begin(label)
+    while _held(label):  # noqa: ASYNC110 - another process takes the file away
+        await asyncio.sleep(POLL_S)
+
+
 def add_input(left: Any, right: Any) -> Any:
     """Add messages to the thread, unless the process is to die as the user's message comes in."""
     news: Sequence[Any] = right if isinstance(right, list) else [right]

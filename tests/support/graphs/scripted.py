@@ -1,4 +1,7 @@
-"""A chat model that says the n-th line of a script after n messages of its own in this turn."""
+"""A chat model that says the n-th line of a script after n messages of its own in this turn.
+
+While the file hold-say-N exists, line N stops after two words.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,10 @@ from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, Huma
 from langchain_core.messages.tool import tool_call_chunk
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 
+from tests.support.graphs.control import pass_gate
+
 TOKEN_PAUSE_S = 0.002
+MID_SENTENCE = 2  # words
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +48,10 @@ class ScriptedModel(BaseChatModel):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> AsyncIterator[ChatGenerationChunk]:
-        for chunk in self._chunks(messages):
+        for place, chunk in enumerate(self._chunks(messages)):
             await asyncio.sleep(TOKEN_PAUSE_S)
+            if place == MID_SENTENCE:
+                await pass_gate(f"say-{said_in_turn(messages)}")
             if run_manager:
                 await run_manager.on_llm_new_token(chunk.text, chunk=chunk)
             yield chunk
