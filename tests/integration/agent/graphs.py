@@ -133,3 +133,25 @@ def asking(gates: Gates) -> StateGraph:
     graph.add_node("ask", ask)
     graph.add_edge(START, "ask")
     return graph
+
+
+def one_node(name: str, node: Any, *more: Any) -> StateGraph:
+    """A line of nodes."""
+    graph = StateGraph(MessagesState)
+    previous = START
+    for each_name, each in [(name, node), *((other.__name__, other) for other in more)]:
+        graph.add_node(each_name, each)
+        graph.add_edge(previous, each_name)
+        previous = each_name
+    return graph
+
+
+def side_by_side(*nodes: Any) -> StateGraph:
+    """Nodes of one step, then an answer."""
+    graph = StateGraph(MessagesState)
+    for node in nodes:
+        graph.add_node(node.__name__, node)
+        graph.add_edge(START, node.__name__)
+    graph.add_node("answer", lambda state: {"messages": [AIMessage("after all")]})
+    graph.add_edge([node.__name__ for node in nodes], "answer")
+    return graph
