@@ -150,6 +150,40 @@ class Settings(BaseSettings):
         "0 is refused.",
     )
 
+    # --- waits for an agent and the broker
+    agent_connect_s: float = Field(
+        10.0, gt=0, description="Seconds for a connection to an agent. 0 is refused."
+    )
+    agent_answer_s: float = Field(
+        60.0,
+        gt=0,
+        description="Seconds until an agent begins to answer a dispatch or resume. 0 is refused.",
+    )
+    agent_call_s: float = Field(
+        30.0, gt=0, description="Seconds for any other whole answer of an agent. 0 is refused."
+    )
+    agent_health_s: float = Field(
+        2.0, gt=0, description="Seconds for one health check of an agent. 0 is refused."
+    )
+    agent_heartbeat_s: float = Field(
+        10.0,
+        gt=0,
+        description="Seconds between the comment lines that an agent sends; three missed ones "
+        "mean that the stream is lost. 0 is refused.",
+    )
+    agent_gap_s: float = Field(
+        300.0,
+        gt=0,
+        description="Seconds of silence after which the stream of an agent without comment lines "
+        "is lost. 0 is refused.",
+    )
+    event_max_bytes: int = Field(
+        1024 * 1024, ge=1, description="Largest event of an agent in bytes. 0 is refused."
+    )
+    broker_answer_s: float = Field(
+        5.0, gt=0, description="Seconds for an answer or acknowledgement of NATS. 0 is refused."
+    )
+
     # --- limits of requests
     max_requests_in_hand: int = Field(
         1024, ge=1, description="Requests carried out at the same time. 0 is refused."
@@ -295,8 +329,21 @@ def journal_path(override: str | None, data: Path, temporary: Path) -> Path:
 
 
 def journal_path_of(settings: Settings) -> Path:
-    """Choose the journal's file on this machine."""
-    return journal_path(settings.turns_path, DATA_FOLDER, Path(tempfile.gettempdir()))
+    """Choose the journal's file on this machine.
+
+    Raises:
+        SettingsError: no file can be made there.
+
+    """
+    path = journal_path(settings.turns_path, DATA_FOLDER, Path(tempfile.gettempdir()))
+    folder = path.parent
+    if path.is_dir():
+        raise SettingsError(f"VYSTAK_TURNS_PATH: {path} is a folder; name a file in it")
+    if not folder.is_dir():
+        raise SettingsError(f"VYSTAK_TURNS_PATH: there is no folder {folder}; make it first")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise SettingsError(f"VYSTAK_TURNS_PATH: the folder {folder} may not be written to")
+    return path
 
 
 def broker_credentials(file: Path | None) -> dict[str, str]:

@@ -16,7 +16,12 @@ from vystak_turns.config import without_password
 LogFormat = Literal["auto", "console", "json"]
 
 # One line a request, or the same trouble once more, of libraries that we already report on.
-_QUIET = {"nats": logging.CRITICAL, "httpx": logging.WARNING, "httpcore": logging.WARNING}
+_QUIET = {
+    "nats": logging.CRITICAL,
+    "httpx": logging.WARNING,
+    "httpcore": logging.WARNING,
+    "uvicorn": logging.WARNING,
+}
 
 
 def configure(form: LogFormat, level: str, stream: TextIO) -> None:

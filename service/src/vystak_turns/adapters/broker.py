@@ -2,7 +2,7 @@
 
 nats-py tells of a refused publish or subscribe to its error callback alone: the call itself
 succeeds, or times out. So refusals are logged as errors, kept for `/readyz`, and handed to whoever
-listens. Some errors make nats-py give a connection up for good; then a new one is made.
+listens.
 """
 
 from __future__ import annotations
@@ -28,42 +28,60 @@ REFUSAL_AGE_S: Final = 60.0
 _REFUSED: Final = "permissions violation"
 
 
-class Broker:
-    """Keeps `client` connected. The object stays the same for ever, its subscriptions do not.
+class LastingClient(Client):
+    """nats-py's client, except that no error of the broker ends it for good.
 
-    `credentials` are further arguments of nats-py's `connect`.
+    nats-py gives a connection up, and forgets its subscriptions, when the broker names an error
+    other than a refusal (a slow consumer, expired credentials): here it connects again.
+    """
+
+    async def _process_err(self, err_msg: str) -> None:
+        if _REFUSED in err_msg.lower():
+            await super()._process_err(err_msg)
+        else:
+            await self._process_op_err(Error(f"nats: {err_msg}"))
+
+
+class Broker:
+    """Keeps `client` connected; its subscriptions outlive every lost connection.
+
+    `credentials` are further arguments of nats-py's `connect`. `ended` is set if the connection
+    is lost beyond repair, which only a defect can bring about: the process should end then.
     """
 
     def __init__(
         self, servers: Sequence[str], credentials: Mapping[str, Any], inbox_prefix: str
     ) -> None:
-        self.client = Client()
+        self.client: Client = LastingClient()
+        self.ended = asyncio.Event()
         self._servers = list(servers)
         self._credentials = dict(credentials)
         self._inbox_prefix = inbox_prefix
         self._on_refusal: list[Callable[[str], None]] = []
-        self._on_session: list[Callable[[], None]] = []
+        self._on_loss: list[Callable[[], None]] = []
+        self._closing = False
         self._told: dict[str, float] = {}
         self._refusal: tuple[str, float] | None = None
         self._trouble: str | None = None
-        self._closed = asyncio.Event()
         self._connected = asyncio.Event()
+        self._lost = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
     def on_refusal(self, listener: Callable[[str], None]) -> None:
         """Have the words of every refusal told; nats-py gives them in lower case."""
         self._on_refusal.append(listener)
 
-    def on_session(self, listener: Callable[[], None]) -> None:
-        """Have it told whenever a connection began without any subscription."""
-        self._on_session.append(listener)
+    def on_loss(self, listener: Callable[[], None]) -> None:
+        """Have it told whenever the connection is lost."""
+        self._on_loss.append(listener)
 
     def start(self) -> None:
         """Begin to connect."""
-        self._task = asyncio.create_task(self._keep_connected(), name="broker")
+        self._task = asyncio.create_task(self._connect(), name="broker")
 
     async def close(self) -> None:
         """Send what is buffered and end the connection."""
+        self._closing = True
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait({self._task})
@@ -72,6 +90,10 @@ class Broker:
                 if self.client.is_connected:
                     await self.client.flush()
                 await self.client.close()
+
+    async def wait_lost(self) -> None:
+        """Wait until there is no connection."""
+        await self._lost.wait()
 
     async def wait_connected(self) -> None:
         """Wait until there is a connection."""
@@ -91,18 +113,6 @@ class Broker:
             return None
         return self._refusal[0]
 
-    async def _keep_connected(self) -> None:
-        while True:
-            self._closed.clear()
-            await self._connect()
-            self._report_connected("connected to the broker")
-            for listener in self._on_session:
-                listener()
-            await self._closed.wait()
-            self._connected.clear()
-            _log.error("the broker has ended the connection, making a new one")
-            await asyncio.sleep(RECONNECT_WAIT_S)
-
     async def _connect(self) -> None:
         await self.client.connect(
             self._servers,
@@ -120,6 +130,7 @@ class Broker:
             inbox_prefix=self._inbox_prefix,
             **self._credentials,
         )
+        self._report_connected("connected to the broker")
 
     # nats-py awaits its callbacks, hence `async`.
 
@@ -136,19 +147,26 @@ class Broker:
 
     async def _disconnected(self) -> None:
         self._connected.clear()
-        _log.warning("the connection to the broker is lost")
+        self._lost.set()
+        if not self._closing:
+            _log.warning("the connection to the broker is lost")
+        for listener in self._on_loss:
+            listener()
 
     async def _reconnected(self) -> None:
         self._report_connected("connected to the broker again")
 
     async def _gone(self) -> None:
-        self._closed.set()
+        if not self._closing:
+            _log.critical("the connection to the broker has ended for good")
+            self.ended.set()
 
     async def _lame_duck(self) -> None:
         _log.warning("the broker is about to stop; another one or the next one is taken")
 
     def _report_connected(self, words: str) -> None:
         self._trouble = None
+        self._lost.clear()
         self._connected.set()
         url = self.client.connected_url
         _log.info(words, url=url.geturl() if url else None, max_payload=self.client.max_payload)

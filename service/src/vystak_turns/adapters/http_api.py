@@ -23,6 +23,9 @@ from vystak_turns_rpc.vocabulary import WireStatus
 Handle: TypeAlias = Callable[[str, bytes], Awaitable[bytes | None]]
 """Takes an agent's name and a request, returns the reply; `None`: there is none."""
 
+Readings: TypeAlias = Callable[[], Awaitable[Sequence["Part"]]]
+"""Tells how every part stands."""
+
 RETRY_AFTER_S: Final = 1
 OWN_HOSTS: Final = frozenset({"127.0.0.1", "localhost", "::1"})
 
@@ -94,9 +97,7 @@ class HttpOptions:
 
 
 class _Api:
-    def __init__(
-        self, handle: Handle, readiness: Callable[[], Sequence[Part]], options: HttpOptions
-    ) -> None:
+    def __init__(self, handle: Handle, readiness: Readings, options: HttpOptions) -> None:
         self._handle = handle
         self._readiness = readiness
         self._options = options
@@ -107,7 +108,7 @@ class _Api:
 
     async def readyz(self, response: Response) -> Readiness:
         """Whether turns can be carried out: 200, or 503 with the parts that are missing."""
-        parts = tuple(self._readiness())
+        parts = tuple(await self._readiness())
         ready = all(part.ready for part in parts)
         if not ready:
             response.status_code = HTTPStatus.SERVICE_UNAVAILABLE
@@ -187,9 +188,7 @@ class _Api:
         return bytes(body)
 
 
-def create_app(
-    handle: Handle, readiness: Callable[[], Sequence[Part]], options: HttpOptions
-) -> FastAPI:
+def create_app(handle: Handle, readiness: Readings, options: HttpOptions) -> FastAPI:
     """Make the HTTP application.
 
     `handle` may raise `NotReadyError` while requests cannot be taken.
@@ -238,7 +237,10 @@ def openapi_text(version: str) -> str:
     async def nobody(_agent: str, _payload: bytes) -> bytes | None:
         raise NotReadyError
 
-    app = create_app(nobody, lambda: (), HttpOptions(("assistant",), "127.0.0.1", 1, version))
+    async def nothing() -> Sequence[Part]:
+        return ()
+
+    app = create_app(nobody, nothing, HttpOptions(("assistant",), "127.0.0.1", 1, version))
     return json.dumps(app.openapi(), indent=2, ensure_ascii=False) + "\n"
 
 

@@ -131,11 +131,6 @@ class RpcIntake:
                 self._states[one.agent] = State.REFUSED
                 self._lost[one.agent].set()
 
-    def session_began(self) -> None:
-        """Hear of a new connection, on which nothing is subscribed."""
-        for lost in self._lost.values():
-            lost.set()
-
     async def _keep(self, one: Tasks) -> None:
         lost = self._lost[one.agent]
         while True:

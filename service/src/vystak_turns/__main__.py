@@ -1,0 +1,112 @@
+"""The command `vystak-turns`."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Callable
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from vystak_turns import config, logs
+
+WRONG_SETTINGS = 2
+FAILED = 1
+
+app = typer.Typer(
+    name="vystak-turns",
+    help="Turn control: keeps agent turns alive across crashes of every process.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+def main() -> None:
+    """Run the command."""
+    app()
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(f"vystak-turns {version('vystak-turns')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _common(
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Say which.")
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command()
+def serve() -> None:
+    """Serve the agents that the environment names, until SIGTERM or Ctrl-C.
+
+    Exit codes: 0 after an orderly stop, 1 when it should be started anew, 2 for wrong settings.
+    """
+    # Each command imports only what it needs: the start is part of every recovery.
+    from vystak_turns.adapters.http_server import PortTakenError  # noqa: PLC0415
+    from vystak_turns.wiring import Lost, Service  # noqa: PLC0415
+
+    async def run(settings: config.Settings) -> None:
+        stop = asyncio.Event()
+        stop_on_signals(stop.set)
+        await Service(settings).run(stop)
+
+    try:
+        settings = config.load()
+        logs.configure(settings.log_format, settings.log_level, sys.stderr)
+        asyncio.run(run(settings))
+    except config.SettingsError as error:
+        _fail(f"wrong settings:\n{error}", WRONG_SETTINGS)
+    except PortTakenError as error:
+        words = f"the HTTP port cannot be opened: {error}; set VYSTAK_HTTP_HOST, VYSTAK_HTTP_PORT"
+        _fail(words, WRONG_SETTINGS)
+    except Lost as error:
+        _fail(str(error), FAILED)
+
+
+@app.command()
+def schema(file: Annotated[Path, typer.Argument(help="Where to write it")]) -> None:
+    """Write the OpenAPI document of the HTTP port."""
+    from vystak_turns.adapters.http_api import openapi_text  # noqa: PLC0415
+
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(openapi_text(version("vystak-turns")), encoding="utf-8")
+    print(f"written: {file}")
+
+
+def stop_on_signals(stop: Callable[[], None]) -> None:
+    """Have `stop` called on the first SIGTERM or SIGINT; the second one ends the process at once.
+
+    Must be called inside the event loop.
+    """
+    loop, asked = asyncio.get_running_loop(), False
+
+    def on_signal(number: signal.Signals) -> None:
+        nonlocal asked
+        if asked:
+            os._exit(128 + number)
+        asked = True
+        stop()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, on_signal, number)
+
+
+def _fail(words: str, code: int) -> None:
+    print(f"vystak-turns: {words}", file=sys.stderr)
+    raise typer.Exit(code)
+
+
+if __name__ == "__main__":
+    main()
