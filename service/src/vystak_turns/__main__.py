@@ -76,6 +76,45 @@ def serve() -> None:
 
 
 @app.command()
+def up(
+    folder: Annotated[
+        Path, typer.Option("--dir", help="Data, credentials and logs; kept for the next time.")
+    ] = Path(".vystak-turns"),
+    agent_command: Annotated[
+        str, typer.Option(help="Starts your agent; {name}, {host} and {port} are filled in.")
+    ] = "",
+    example: Annotated[
+        bool, typer.Option("--example", help="The repository's example agent (the default).")
+    ] = False,
+    agent_name: Annotated[str, typer.Option(help="Name of the agent.")] = "assistant",
+    nats_port: Annotated[int | None, typer.Option(min=0, max=65535, help="[4222]")] = None,
+    http_port: Annotated[int | None, typer.Option(min=0, max=65535, help="[8130]")] = None,
+    agent_port: Annotated[int | None, typer.Option(min=0, max=65535, help="[8000]")] = None,
+) -> None:
+    """Run NATS, turn control and an agent on this machine, without Docker, until Ctrl-C."""
+    from rich.console import Console  # noqa: PLC0415
+
+    from vystak_turns.embedded.places import StackError  # noqa: PLC0415
+    from vystak_turns.embedded.up import UpOptions, ports_of  # noqa: PLC0415
+    from vystak_turns.embedded.up import up as run_up  # noqa: PLC0415
+
+    if example and agent_command:
+        _fail("give either --example or --agent-command", WRONG_SETTINGS)
+    ports = ports_of(nats_port, http_port, agent_port)
+    options = UpOptions(folder, agent_name, agent_command, ports)
+
+    async def run() -> None:
+        stop = asyncio.Event()
+        stop_on_signals(stop.set)
+        await run_up(options, stop, Console())
+
+    try:
+        asyncio.run(run())
+    except StackError as error:
+        _fail(str(error), FAILED)
+
+
+@app.command()
 def schema(file: Annotated[Path, typer.Argument(help="Where to write it")]) -> None:
     """Write the OpenAPI document of the HTTP port."""
     from vystak_turns.adapters.http_api import openapi_text  # noqa: PLC0415

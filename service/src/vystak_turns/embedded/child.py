@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ctypes
 import os
 import signal
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -19,6 +21,9 @@ LONGEST_PAUSE_S: Final = 5.0
 STEADY_AFTER_S: Final = 30.0
 END_TIMEOUT_S: Final = 60.0
 LINE_MAX_BYTES: Final = 64 * 1024
+
+_PR_SET_PDEATHSIG: Final = 1
+_LIBC: Final = ctypes.CDLL(None) if sys.platform == "linux" else None
 
 
 class Child:
@@ -133,6 +138,7 @@ class Child:
                 stderr=writing,
                 env=self.environment,
                 start_new_session=True,
+                preexec_fn=_end_with_parent,
             )
         except OSError as error:
             os.close(reading)
@@ -167,6 +173,12 @@ def in_words(code: int) -> str:
     if code >= 0:
         return f"exit code {code}"
     return signal.Signals(-code).name
+
+
+def _end_with_parent() -> None:
+    """Where the system can (Linux): have SIGTERM sent to us when the parent is killed."""
+    if _LIBC is not None:
+        _LIBC.prctl(_PR_SET_PDEATHSIG, int(signal.SIGTERM))
 
 
 def _send(pid: int, number: signal.Signals) -> None:

@@ -98,14 +98,26 @@ def write_creds(file: Path, user: str, password: str) -> None:
         opened.write(f"{user}:{password}\n")
 
 
-def free_port(wanted: int) -> int:
-    """Return `wanted` if nobody listens there, else any free port."""
+def free_ports(wanted: Ports) -> Ports:
+    """Return the wanted ports, and any free one for each that is taken or 0."""
+    with contextlib.ExitStack() as probes:
+        # All are held at once, so that no two of them are the same.
+        bound = [
+            probes.enter_context(_bound(port)) for port in (wanted.nats, wanted.http, wanted.agent)
+        ]
+        return Ports(*(probe.getsockname()[1] for probe in bound))
+
+
+def _bound(wanted: int) -> socket.socket:
     for port in (wanted, 0):
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe = socket.socket()
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
             probe.bind((LOOPBACK, port))
-            chosen: int = probe.getsockname()[1]
-            return chosen
+        except OSError:
+            probe.close()
+        else:
+            return probe
     raise StackError(f"no free port on {LOOPBACK}")
 
 

@@ -24,7 +24,7 @@ from vystak_turns.embedded.places import (
     Places,
     Ports,
     StackError,
-    free_port,
+    free_ports,
     locked,
     new_password,
     program,
@@ -204,7 +204,7 @@ class LocalStack:
 
     def _prepare(self) -> None:
         wanted = self.options.ports if self.ports == Ports() else self.ports
-        self.ports = Ports(free_port(wanted.nats), free_port(wanted.http), free_port(wanted.agent))
+        self.ports = free_ports(wanted)
         passwords = {role: new_password() for role in ("turns", "panel")}
         for role, password in passwords.items():
             write_creds(self.places.creds(role), role, password)
