@@ -45,6 +45,10 @@ async def connect(
     try:
         async with asyncio.timeout(timeout_s):
             await nc.connect(url, error_cb=errors.heard, **_options(creds_file, inbox_prefix))
+    except ModuleNotFoundError as error:
+        raise ValueError(
+            f"a .creds file needs one more package: pip install {error.name}"
+        ) from None
     except (nats_errors.Error, OSError, TimeoutError) as error:
         await disconnect(nc)
         reason = errors.last or error
