@@ -15,7 +15,7 @@ from typing import Final, assert_never
 
 import structlog
 
-from vystak_turns import config
+from vystak_turns import config, config_files
 from vystak_turns.adapters import file_lock
 from vystak_turns.adapters.agent_http.agent import AgentTimes, HttpAgent
 from vystak_turns.adapters.broker import Broker
@@ -49,10 +49,10 @@ class Service:
     def __init__(self, settings: config.Settings) -> None:
         self._settings = settings
         self._places = settings.agent_places()
-        self._path = config.journal_path_of(settings)
+        self._path = config_files.journal_path_of(settings)
         self._clock = SystemClock()
         self._ids = RandomIds()
-        credentials = config.broker_credentials(settings.nats_creds)
+        credentials = config_files.broker_credentials(settings.nats_creds)
         self._broker = Broker(settings.servers(), credentials, settings.nats_inbox_prefix)
         api = JetStreamApi(self._broker.client, settings.broker_answer_s)
         self._wanted = tuple(
