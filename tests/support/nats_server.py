@@ -120,7 +120,13 @@ class NatsServer:
 
 
 def nats_server_binary() -> str:
-    """Path of the binary that the wheel put beside this Python, else the one on PATH."""
+    """Path of the binary that the wheel put beside this Python, else the one on PATH.
+
+    `VYSTAK_TEST_NATS_SERVER` names another one: another release.
+    """
+    chosen = os.environ.get("VYSTAK_TEST_NATS_SERVER")
+    if chosen:
+        return chosen
     beside = Path(sys.executable).parent / "nats-server"
     found = str(beside) if beside.exists() else shutil.which("nats-server")
     if found is None:
