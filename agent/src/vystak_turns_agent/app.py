@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import secrets
+import sqlite3
 import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
@@ -30,7 +31,7 @@ from vystak_turns_agent.checkpointer import (
     opened_saver,
     resolve_sessions_path,
 )
-from vystak_turns_agent.orders import RefusedError
+from vystak_turns_agent.orders import UNAVAILABLE, RefusedError
 from vystak_turns_agent.render import text_of
 from vystak_turns_agent.runs import Runs
 from vystak_turns_agent.settings import AgentSettings
@@ -54,6 +55,7 @@ class Agent:
     new_id: Callable[[], str] = lambda: secrets.token_hex(12)
     runs: Runs | None = None
     draining: bool = False
+    problem: str = "another agent holds the sessions: ask again later"
     _stop: asyncio.Event = field(default_factory=asyncio.Event)
 
     @contextlib.asynccontextmanager
@@ -79,7 +81,20 @@ class Agent:
             await self.runs.none_left()
 
     async def _live(self) -> None:
+        """Hold the file and serve; what keeps us from it is tried again and told in words."""
         log = structlog.get_logger("vystak_turns_agent")
+        while True:
+            try:
+                await self._serve_file(log)
+            except (OSError, sqlite3.Error) as error:
+                self.runs = None
+                self.problem = f"cannot use {self.path}: {error}"
+                log.error("the sessions file cannot be used", path=str(self.path), error=str(error))  # noqa: TRY400 - words are enough
+                await asyncio.sleep(self.settings.file_retry_s)
+            else:
+                return
+
+    async def _serve_file(self, log: Any) -> None:
         log.info("waiting for the lock", path=str(self.path))
         async with (
             held_lock(self.path, self.settings.lock_retry_s),
@@ -89,13 +104,7 @@ class Agent:
             graph = with_checkpointer(self.graph, saver)
             threads = Threads(graph, saver, self.settings.threads_remembered)
             self.runs = Runs(
-                self.name,
-                threads,
-                self.settings,
-                group,
-                self.now,
-                self.new_turn_id,
-                draining=self.draining,
+                self.name, threads, self.settings, group, self.now, self.new_turn_id, self.draining
             )
             log.info("ready", agent=self.name, path=str(self.path))
             await self._stop.wait()
@@ -111,9 +120,9 @@ class Agent:
     def ready(self) -> Runs:
         """Return the runs; raises RefusedError while there can be none."""
         if self.draining:
-            raise RefusedError(503, "draining", "the agent is stopping: ask again later")
+            raise RefusedError(UNAVAILABLE, "draining", "the agent is stopping: ask again later")
         if self.runs is None:
-            raise RefusedError(503, "starting", "another agent holds the sessions: ask again later")
+            raise RefusedError(UNAVAILABLE, "starting", self.problem)
         return self.runs
 
 
@@ -256,7 +265,7 @@ async def _whole(agent: Agent, run: Run) -> Response:
     run.channel.detach()  # nobody reads the events
     outcome = await asyncio.shield(run.outcome)
     if outcome.status == "drained":
-        return _error(503, "draining", "the run was stopped in order: resume it")
+        return _error(UNAVAILABLE, "draining", "the run was stopped in order: resume it")
     if outcome.error is not None:
         return _error(500, "graph_error", outcome.error)
     return JSONResponse(
@@ -296,7 +305,7 @@ def _agent(request: Request) -> Agent:
 
 
 def _error(status: int, reason: str, words: str) -> JSONResponse:
-    headers = {"retry-after": RETRY_AFTER_S} if status == 503 else None  # noqa: PLR2004
+    headers = {"retry-after": RETRY_AFTER_S} if status == UNAVAILABLE else None
     return JSONResponse({"error": words, "reason": reason}, status, headers)
 
 
@@ -310,4 +319,4 @@ async def _answer_bad_body(request: Request, error: Exception) -> Response:  # n
 
 
 async def _answer_saver_trouble(request: Request, error: Exception) -> Response:  # noqa: ARG001
-    return _error(503, "storage", str(error))
+    return _error(UNAVAILABLE, "storage", str(error))

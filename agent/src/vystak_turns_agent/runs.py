@@ -173,6 +173,8 @@ class Runs:
             ending = await body
         except ReaderLostError:
             self._log(run).info("reader lost during catch-up")
+        except SaverError as error:
+            self._log(run).warning("run ended by the checkpointer", error=str(error))
         except Exception:  # noqa: BLE001 - nothing may leave a run but its ending
             self._log(run).exception("run ended by trouble that is not the graph's")
         finally:
@@ -269,7 +271,7 @@ class Runs:
         if isinstance(trouble, GraphDrained):
             return self._drained()
         if trouble is not None and is_saver_trouble(trouble):
-            raise trouble
+            raise SaverError(str(trouble)) from trouble
         standing = await self.threads.standing(run.thread_id)
         if standing.turn_id == run.turn_id:
             record.note_turn(run.turn_id)

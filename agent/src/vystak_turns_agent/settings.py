@@ -24,6 +24,7 @@ class AgentSettings(BaseModel):
     heartbeat_s: float = Field(10.0, gt=0, description="A comment line this often in a stream")
     grace_s: float = Field(25.0, ge=0, description="After SIGTERM, for the steps in flight")
     lock_retry_s: float = Field(0.2, gt=0, description="Pause between tries for the lock")
+    file_retry_s: float = Field(2.0, gt=0, description="Pause after the file could not be used")
     catch_up_stall_s: float = Field(30.0, gt=0, description="A reader that takes nothing is lost")
     reader_max_events: int = Field(20_000, gt=0, description="Events waiting for one reader")
     reader_max_bytes: int = Field(8 * 2**20, gt=0, description="Bytes waiting for one reader")

@@ -19,7 +19,7 @@ class Speaker(BaseChatModel):
     """Says one text, token by token."""
 
     text: str
-    calls: list[str] = []
+    calls: tuple[str, ...] = ()
 
     @property
     def _llm_type(self) -> str:
@@ -62,9 +62,7 @@ class Speaker(BaseChatModel):
             yield ChatGenerationChunk(message=AIMessageChunk(content=text))
         for number, name in enumerate(self.calls):
             call = {"name": name, "args": "{}", "id": f"call-{name}", "index": number}
-            yield ChatGenerationChunk(
-                message=AIMessageChunk(content="", tool_call_chunks=[call])  # type: ignore[list-item]
-            )
+            yield ChatGenerationChunk(message=AIMessageChunk(content="", tool_call_chunks=[call]))
 
 
 class Gates:
@@ -100,7 +98,7 @@ def plain_tools(gates: Gates) -> StateGraph:
             await gates.step("answer")
             return {"messages": [await Speaker(text="all is done").ainvoke(state["messages"])]}
         await gates.step("ask")
-        speaker = Speaker(text="let me look", calls=["look"])
+        speaker = Speaker(text="let me look", calls=("look",))
         return {"messages": [await speaker.ainvoke(state["messages"])]}
 
     async def look(state: MessagesState) -> dict[str, Any]:

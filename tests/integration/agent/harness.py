@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Iterator
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import httpx
 import uvicorn
@@ -22,7 +23,26 @@ TURN = "turn-1"
 WAIT_S = 10
 
 
+T = TypeVar("T")
+
+
+async def eventually(ask: Callable[[], Awaitable[T]], is_so: Callable[[T], bool]) -> T:
+    """Ask again and again what gives no signal: the state behind an HTTP server."""
+    async with asyncio.timeout(WAIT_S):
+        while not is_so(answer := await ask()):  # noqa: ASYNC110 - see above
+            await asyncio.sleep(0.01)
+    return answer
+
+
 class _Server(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.up = asyncio.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.up.set()
+
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
@@ -59,10 +79,17 @@ class Client:
 
     async def idle(self, thread_id: str = THREAD) -> dict[str, Any]:
         """Ask until no run is active, as turn control does after a drain."""
-        async with asyncio.timeout(WAIT_S):
-            while (standing := await self.checkpoint(thread_id))["active"]:
-                await asyncio.sleep(0.01)
-        return standing
+        return await eventually(
+            lambda: self.checkpoint(thread_id), lambda standing: not standing["active"]
+        )
+
+    async def health(self, status: int) -> None:
+        """Ask until the agent's health is this."""
+
+        async def ask() -> int:
+            return (await self.http.get("/healthz")).status_code
+
+        await eventually(ask, lambda found: found == status)
 
 
 @dataclass
@@ -123,20 +150,27 @@ async def running_agent(
     config = uvicorn.Config(app, port=0, log_level="error", lifespan="on")
     server = _Server(config)
     task = asyncio.create_task(server.serve())
-    async with asyncio.timeout(WAIT_S):
-        while not server.started:
-            await asyncio.sleep(0.005)
+    await asyncio.wait_for(server.up.wait(), WAIT_S)
     port = server.servers[0].sockets[0].getsockname()[1]
     try:
         async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=30) as http:
-            async with asyncio.timeout(WAIT_S):
-                while agent.runs is None and "lock_retry_s" not in settings:
-                    await asyncio.sleep(0.005)
-            yield Client(http, agent)
+            client = Client(http, agent)
+            await client.health(200)
+            yield client
     finally:
         server.should_exit = True
         async with asyncio.timeout(WAIT_S):
             await task
+
+
+async def rest(events: AsyncIterator[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Read to the end of a stream that must not claim to be complete."""
+    seen = []
+    async with asyncio.timeout(WAIT_S):
+        async for event in events:
+            assert event["type"] not in {"response.completed", "response.failed", "[DONE]"}
+            seen.append(event)
+    return seen
 
 
 def fold(events: list[dict[str, Any]]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import httpx
 
-from tests.integration.agent.harness import WAIT_S, Client
+from tests.integration.agent.harness import WAIT_S, Client, eventually
 
 ROOT = Path(__file__).parents[3]
 
@@ -116,10 +116,11 @@ async def agent_process(
 async def _answering(
     http: httpx.AsyncClient, process: asyncio.subprocess.Process, status: int
 ) -> None:
-    async with asyncio.timeout(2 * WAIT_S):
-        while True:
-            assert process.returncode is None, "the agent ended at its start"
-            with contextlib.suppress(httpx.TransportError):
-                if (await http.get("/healthz")).status_code == status:
-                    return
-            await asyncio.sleep(0.02)
+    async def ask() -> int:
+        assert process.returncode is None, "the agent ended at its start"
+        try:
+            return (await http.get("/healthz")).status_code
+        except httpx.TransportError:
+            return 0
+
+    await eventually(ask, lambda found: found == status)

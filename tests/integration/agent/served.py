@@ -9,6 +9,7 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, ToolMessage
 from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.types import interrupt
 
 from tests.integration.agent.graphs import Speaker, plain_tools
 
@@ -41,7 +42,7 @@ def parallel() -> StateGraph:
     gates = RemoteGates()
 
     async def ask(state: MessagesState) -> dict[str, Any]:
-        return {"messages": [await Speaker(text="both", calls=["a", "b"]).ainvoke("")]}
+        return {"messages": [await Speaker(text="both", calls=("a", "b")).ainvoke("")]}
 
     async def a(state: MessagesState) -> dict[str, Any]:
         await gates.step("a")
@@ -80,6 +81,22 @@ def threaded() -> StateGraph:
     graph.add_node("more", more)
     graph.add_edge(START, "work")
     graph.add_edge("work", "more")
+    return graph
+
+
+def two_questions() -> StateGraph:
+    """Two questions of one node, with a gate after the first answer."""
+    gates = RemoteGates()
+
+    async def ask(state: MessagesState) -> dict[str, Any]:
+        first = interrupt("first?")
+        await gates.step(f"told {first}")
+        second = interrupt("second?")
+        return {"messages": [AIMessage(f"{first} and {second}")]}
+
+    graph = StateGraph(MessagesState)
+    graph.add_node("ask", ask)
+    graph.add_edge(START, "ask")
     return graph
 
 

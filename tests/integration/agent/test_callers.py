@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.integration.agent.graphs import Gates, asking, plain_tools
+from tests.integration.agent.graphs import Gates, asking, one_node, plain_tools
 from tests.integration.agent.harness import THREAD, Stream, fold, running_agent
 
 
@@ -141,9 +141,7 @@ async def test_a_resume_without_a_thread_gets_the_originals_words(tmp_path: Path
 
 
 async def test_a_body_over_the_limit_is_refused(tmp_path: Path) -> None:
-    async with running_agent(
-        plain_tools(Gates()), tmp_path / "s.db", body_max_bytes=1000
-    ) as agent:
+    async with running_agent(plain_tools(Gates()), tmp_path / "s.db", body_max_bytes=1000) as agent:
         answer = await agent.http.post("/v1/responses", json={"input": "x" * 1001})
     assert answer.status_code == 413
 
@@ -163,8 +161,6 @@ async def test_a_whole_answer_of_a_failing_graph_is_an_error(tmp_path: Path) -> 
 
     async def fail(state: Any) -> dict[str, Any]:
         raise ValueError("no")
-
-    from tests.integration.agent.graphs import one_node
 
     async with running_agent(one_node("fail", fail), tmp_path / "s.db") as agent:
         answer: httpx.Response = await agent.http.post("/v1/responses", json={"input": "x"})

@@ -10,12 +10,13 @@ from typing import Any
 import aiosqlite
 import httpx
 import pytest
-from langchain_core.messages import AIMessage, ToolMessage
-from langgraph.graph import MessagesState, StateGraph
-from langgraph.types import interrupt
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.runnables import RunnableConfig
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.types import Send, interrupt
 
 from tests.integration.agent.graphs import Gates, Speaker, one_node, plain_tools, side_by_side
-from tests.integration.agent.harness import THREAD, Client, fold, running_agent, until
+from tests.integration.agent.harness import THREAD, fold, rest, running_agent, until
 
 
 @pytest.fixture
@@ -77,31 +78,71 @@ async def test_a_failing_checkpointer_is_never_the_graphs_failure(
     tmp_path: Path, gates: Gates
 ) -> None:
     async with running_agent(plain_tools(gates), tmp_path / "s.db") as agent:
-        with pytest.raises(httpx.RemoteProtocolError):
-            async with agent.dispatch().opened() as events:
-                await gates.reached("ask")
-                async with aiosqlite.connect(tmp_path / "s.db") as connection:
-                    await connection.execute("DROP TABLE writes")
-                    await connection.commit()
-                gates.open("ask", "look", "answer")
-                seen = await until(events, type="vystak.checkpoint")
-                async for event in events:
-                    seen.append(event)
-                    assert event["type"] != "response.failed"
+        async with agent.dispatch().opened() as events:
+            await gates.reached("ask")
+            async with aiosqlite.connect(tmp_path / "s.db") as connection:
+                await connection.execute("DROP TABLE writes")
+                await connection.commit()
+            gates.open("ask", "look", "answer")
+            with pytest.raises(httpx.RemoteProtocolError):
+                await rest(events)
         assert agent.agent
         async with asyncio.timeout(10):
             await agent.agent.ready().none_left()
 
 
-async def test_a_cancelled_inner_call_is_not_the_graphs_own_error(tmp_path: Path) -> None:
+async def test_a_node_that_cancels_itself_fails_the_turn(tmp_path: Path) -> None:
     async def give_up(state: MessagesState) -> dict[str, Any]:
         raise asyncio.CancelledError
 
     async with running_agent(one_node("give_up", give_up), tmp_path / "s.db") as agent:
-        with pytest.raises(httpx.RemoteProtocolError):
-            await agent.dispatch().all()
+        live = await agent.dispatch().all()
+        standing = await agent.checkpoint()
+    assert live[-2]["response"]["error"]["message"].startswith("NodeCancelledError")
+    assert standing["error"] == live[-2]["response"]["error"]["message"]
+
+
+async def test_our_own_cancellation_is_never_the_graphs_error(tmp_path: Path, gates: Gates) -> None:
+    gates.open("ask", "look")
+    async with running_agent(plain_tools(gates), tmp_path / "s.db") as agent:
+        async with agent.dispatch().opened() as events:
+            await gates.reached("answer")
+            (task,) = [one for one in asyncio.all_tasks() if one.get_name() == f"run {THREAD}"]
+            task.cancel()
+            with pytest.raises(httpx.RemoteProtocolError):
+                await rest(events)
         standing = await agent.idle()
+        gates.open("answer")
+        last = await agent.resume().all()
     assert (standing["error"], standing["finished"]) == (None, False)
+    assert last[-2]["type"] == "response.completed"
+    assert gates.begun == {"ask": 1, "look": 1, "answer": 2}
+
+
+async def test_a_new_turn_over_parked_sends_does_not_run_them(tmp_path: Path, gates: Gates) -> None:
+    def fan_out(state: MessagesState) -> Any:
+        if state["messages"][-1].content == "second":
+            return "answer"
+        return [Send("work", {"messages": [HumanMessage(name)]}) for name in ("one", "two")]
+
+    async def work(state: MessagesState) -> dict[str, Any]:
+        name = str(state["messages"][-1].content)
+        gates.begun[name] += 1
+        interrupt(name)
+        return {"messages": [AIMessage(name)]}
+
+    graph = StateGraph(MessagesState)
+    graph.add_node("work", work)
+    graph.add_node("answer", lambda state: {"messages": [AIMessage("answered")]})
+    graph.add_conditional_edges(START, fan_out, ["work", "answer"])
+    async with running_agent(graph, tmp_path / "s.db") as agent:
+        await agent.dispatch(input="first").all()
+        parked = await agent.checkpoint()
+        told = await agent.dispatch(input="second", turn_id="t2", epoch=2).all()
+    assert sorted(parked["interrupts"]) == ["one", "two"]
+    assert [*fold(told)["text"].values()] == ["answered"]
+    assert told[-2]["type"] == "response.completed"
+    assert gates.begun == {"one": 1, "two": 1}
 
 
 async def test_a_failing_branch_waits_for_the_thread_of_its_neighbour(
@@ -130,10 +171,10 @@ async def test_a_failing_branch_waits_for_the_thread_of_its_neighbour(
                 assert (await agent.checkpoint())["active"]
             assert await agent.dispatch(turn_id="t2", epoch=2).refusal() == (409, "busy")
             may_end.set()
-            rest = [event async for event in events]
+            last = [event async for event in events]
         assert not working.is_set()
         assert (await agent.checkpoint())["active"] is False
-    assert rest[-2]["type"] == "response.failed"
+    assert last[-2]["type"] == "response.failed"
 
 
 async def test_a_new_turn_over_a_parked_one_starts_clean(tmp_path: Path, gates: Gates) -> None:
@@ -164,7 +205,7 @@ async def test_calls_left_open_are_closed_before_the_new_message_and_never_told(
         seen.append([f"{m.type}:{getattr(m, 'tool_call_id', '')}" for m in state["messages"]])
         if len(seen) > 1:
             return {"messages": [AIMessage("fine")]}
-        return {"messages": [await Speaker(text="both", calls=["a", "b"]).ainvoke("")]}
+        return {"messages": [await Speaker(text="both", calls=("a", "b")).ainvoke("")]}
 
     async def tools(state: MessagesState) -> dict[str, Any]:
         if len(seen) == 1:
@@ -181,14 +222,11 @@ async def test_calls_left_open_are_closed_before_the_new_message_and_never_told(
 
 
 async def test_the_callers_fields_reach_the_graph_also_after_a_resume(tmp_path: Path) -> None:
-    async def who(state: MessagesState, config: Any) -> dict[str, Any]:
+    async def who(state: MessagesState, config: RunnableConfig) -> dict[str, Any]:
         answer = interrupt("ok?")
         given = config["configurable"]
         return {"messages": [AIMessage(f"{given['user_id']} {given['tags']} {answer}")]}
 
-    who.__annotations__["config"] = __import__(
-        "langchain_core.runnables", fromlist=["RunnableConfig"]
-    ).RunnableConfig
     async with running_agent(one_node("who", who), tmp_path / "s.db") as agent:
         await agent.dispatch(user_id="ann", tags=["x"], checkpoint_id="evil", thread_id="no").all()
         key = (await agent.checkpoint())["interrupt_ids"][0]
@@ -221,7 +259,9 @@ async def _keep_only_the_input_of(turn_id: str, path: Path) -> None:
     own = "json_extract(CAST(metadata AS TEXT), '$.turn_id') = ?"
     source = "json_extract(CAST(metadata AS TEXT), '$.source')"
     async with aiosqlite.connect(path) as connection:
-        await connection.execute(f"DELETE FROM checkpoints WHERE {own} AND {source} <> 'input'", [turn_id])
+        await connection.execute(
+            f"DELETE FROM checkpoints WHERE {own} AND {source} <> 'input'", [turn_id]
+        )
         await connection.execute(
             "DELETE FROM writes WHERE checkpoint_id NOT IN (SELECT checkpoint_id FROM checkpoints) "
             f"OR checkpoint_id IN (SELECT checkpoint_id FROM checkpoints WHERE {own})",
@@ -240,12 +280,11 @@ async def test_a_reader_too_slow_is_cut_off_and_the_run_goes_on(
     async with running_agent(
         one_node("speak", speak), tmp_path / "s.db", reader_max_events=20
     ) as agent:
-        with pytest.raises(httpx.RemoteProtocolError):
-            async with agent.dispatch().opened() as events:
-                await gates.reached("speak")
-                gates.open("speak")
-                async for event in events:
-                    assert event["type"] != "response.completed"
+        async with agent.dispatch().opened() as events:
+            await gates.reached("speak")
+            gates.open("speak")
+            with pytest.raises(httpx.RemoteProtocolError):
+                await rest(events)
         standing = await agent.idle()
     assert standing["finished"]
 
@@ -292,7 +331,3 @@ async def test_a_lost_reader_is_noticed_during_a_quiet_step(tmp_path: Path, gate
             await run.channel.gone()
         gates.open("ask", "look", "answer")
         assert (await agent.idle())["finished"]
-
-
-def client_of(agent: Client) -> httpx.AsyncClient:
-    return agent.http
