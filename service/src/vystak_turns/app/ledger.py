@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from typing import Any
 
 import structlog
 
@@ -76,7 +78,7 @@ class Ledger:
             except NotOwnerError:
                 raise
             except JournalUnavailableError as error:
-                _logger.error("journal unavailable", turn_id=turn_id, error=str(error))
+                _logger.warning("journal unavailable", turn_id=turn_id, error=str(error))
                 await pauses.take()
 
     @asynccontextmanager
@@ -97,7 +99,7 @@ class Ledger:
             return turn, effects
         if after != turn or boundaries is not None:
             after = replace(after, updated_at_s=self._clock.now_s())
-            await self._journal.save(after, boundaries)
+            await _to_the_end(self._journal.save(after, boundaries))
         return after, effects
 
     async def create(self, turn: Turn, request: Json, supersede: Turn | None) -> Turn | None:
@@ -106,9 +108,24 @@ class Ledger:
         The caller holds both turns. Returns the superseded turn as committed.
         """
         if supersede is None:
-            await self._journal.create(turn, request, None)
+            await _to_the_end(self._journal.create(turn, request, None))
             return None
         from_now_on, _ = step(supersede, EndWanted(Intent.SUPERSEDED))
         from_now_on = replace(from_now_on, updated_at_s=self._clock.now_s())
-        await self._journal.create(turn, request, from_now_on)
+        await _to_the_end(self._journal.create(turn, request, from_now_on))
         return from_now_on
+
+
+async def _to_the_end(commit: Coroutine[Any, Any, None]) -> None:
+    """Await a commit to its end, also when the caller is cancelled.
+
+    A commit that was handed over happens; whoever takes the turn's lock next must see it.
+    """
+    committing = asyncio.create_task(commit)
+    try:
+        await asyncio.shield(committing)
+    except asyncio.CancelledError:
+        await asyncio.wait([committing])
+        if not committing.cancelled():
+            committing.exception()
+        raise

@@ -60,7 +60,7 @@ class Methods:
         }
 
     async def handle(self, agent: str, payload: bytes) -> bytes | None:
-        """Answer one request; `None`: no reply is due (a notification), or none can be true (R8)."""
+        """Answer one request; `None`: no reply is due (notification), or none can be true (R8)."""
         try:
             request = parse_request(payload)
         except BadRequest as error:

@@ -119,7 +119,7 @@ class Supervisor:
         try:
             await self._world.ledger.apply(turn_id, LetGo(turn.token))
         except JournalUnavailableError as error:
-            _logger.error("could not record the stop", turn_id=turn_id, error=str(error))
+            _logger.warning("could not record the stop", turn_id=turn_id, error=str(error))
 
     async def _drive(self, turn_id: str) -> None:
         try:

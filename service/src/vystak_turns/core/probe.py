@@ -98,6 +98,14 @@ def log_is_whole(turn: Turn, head_seq: int | None) -> bool:
     return head_seq is not None and head_seq <= turn.origin_seq
 
 
+def begins_here(turn: Turn, tail: Tail | None, boundary: Boundary | None) -> bool:
+    """Whether readers know already that the turn goes on from `boundary`."""
+    if tail is None:
+        return not shown_after(turn, tail, boundary)
+    seq = -1 if boundary is None else boundary.seq
+    return isinstance(tail.what, Rewound) and tail.what.to_seq == seq
+
+
 def shown_after(turn: Turn, tail: Tail | None, boundary: Boundary | None) -> bool:
     """Whether readers may hold anything that came after `boundary`."""
     seq = -1 if boundary is None else boundary.seq

@@ -27,19 +27,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, TypeAlias, assert_never
 
-from vystak_turns.core import probe
 from vystak_turns.core.effects import (
-    AskApproval,
-    CatchUp,
     Dispatch,
     Drain,
-    Effect,
     Fail,
     ForgetBoundary,
     Pace,
     Probe,
-    Resume,
-    Rewind,
     StandDown,
 )
 from vystak_turns.core.facts import (
@@ -63,16 +57,9 @@ from vystak_turns.core.facts import (
     StreamEnded,
     TerminalAppended,
 )
-from vystak_turns.core.findings import AgentView, Findings, Terminal
-from vystak_turns.core.probe import Row
-from vystak_turns.core.turn import Boundary, Claim, Decision, Failure, Intent, Park, Turn
+from vystak_turns.core.rows import ImpossibleFactError, Step, end, park_turn, take_row
+from vystak_turns.core.turn import Claim, Decision, Failure, Turn
 from vystak_turns_rpc.vocabulary import FailureCode, TurnState
-
-Step: TypeAlias = tuple[Turn, tuple[Effect, ...]]
-
-
-class ImpossibleFactError(Exception):
-    """A fact that cannot be true of a turn in this state: a defect, never an ordinary case."""
 
 
 def step(turn: Turn, fact: Fact) -> Step:
@@ -154,174 +141,6 @@ def _caught_up(turn: Turn, _fact: CaughtUp) -> Step:
     return turn, (Probe(),)
 
 
-def _probed(turn: Turn, fact: Probed) -> Step:
-    row = probe.first_fitting_row(turn, fact.findings)
-    return ROWS[row](turn, fact)
-
-
-def _close(turn: Turn, fact: Probed) -> Step:
-    tail = fact.findings.tail
-    if tail is None or not isinstance(tail.what, Terminal):
-        message = "row 1 without a terminal event"
-        raise ImpossibleFactError(message)
-    seq = turn.last_seq if tail.seq is None else tail.seq
-    return _end(turn, seq, tail.what.failure), ()
-
-
-def _end(turn: Turn, seq: int, failure: Failure | None) -> Turn:
-    if failure is None:
-        state = TurnState.COMPLETED
-    elif failure.code == FailureCode.CANCELLED:
-        state = TurnState.CANCELLED
-    else:
-        state = TurnState.FAILED
-    return replace(turn, state=state, last_seq=max(seq, turn.last_seq), failure=failure)
-
-
-def _wait_for_agent(turn: Turn, fact: Probed) -> Step:
-    at_cap = turn.attempts >= fact.findings.max_attempts and not turn.free_claim
-    if at_cap and fact.findings.waited_out:
-        return turn, (Fail(_exhausted(turn)),)
-    return turn, (Probe(Pace.LATER),)
-
-
-def _drain_run(turn: Turn, _fact: Probed) -> Step:
-    return turn, (Drain(), Probe(Pace.LATER))
-
-
-def _end_wanted(turn: Turn, _fact: Probed) -> Step:
-    match turn.intent:
-        case Intent.SUPERSEDED:
-            words = "A newer turn on the same thread took the place of this one."
-            return turn, (Fail(Failure(FailureCode.SUPERSEDED, words)),)
-        case _:
-            return turn, (Fail(Failure(FailureCode.CANCELLED, "The turn was cancelled.")),)
-
-
-def _graph_failed(turn: Turn, fact: Probed) -> Step:
-    return turn, (Fail(Failure(FailureCode.GRAPH_ERROR, _view(fact).error or "unknown error")),)
-
-
-def _dispatch_again(turn: Turn, fact: Probed) -> Step:
-    return _claim(turn, fact, _rewind_to(turn, fact.findings, None), Dispatch())
-
-
-def _bring_result(turn: Turn, fact: Probed) -> Step:
-    boundary = probe.last_good_boundary(turn, fact.findings, whole=True)
-    rewind = _rewind_to(turn, fact.findings, boundary)
-    return _claim(turn, fact, rewind, Resume(catch_up=True, after=boundary))
-
-
-def _continue(turn: Turn, fact: Probed) -> Step:
-    boundary = probe.last_good_boundary(turn, fact.findings, whole=False)
-    rewind = _rewind_to(turn, fact.findings, boundary)
-    return _claim(turn, fact, rewind, Resume(catch_up=True, after=boundary))
-
-
-def _deliver_decisions(turn: Turn, fact: Probed) -> Step:
-    decisions = _pending_decisions(turn, _view(fact))
-    if turn.park is not None and probe.asks_already(fact.findings.tail, turn.park):
-        # Nothing was lost: readers saw everything up to the question (no rewind on a park).
-        return _claim(turn, fact, (), Resume(catch_up=False, after=None, decisions=decisions))
-    boundary = probe.last_good_boundary(turn, fact.findings, whole=False)
-    rewind = _rewind_to(turn, fact.findings, boundary)
-    return _claim(turn, fact, rewind, Resume(catch_up=True, after=boundary, decisions=decisions))
-
-
-def _pending_decisions(turn: Turn, view: AgentView) -> tuple[Decision, ...]:
-    if turn.park is None:
-        return ()
-    pending = {q.interrupt_id for q in view.questions}
-    return tuple(d for d in turn.park.decisions if d.interrupt_id in pending)
-
-
-def _park(turn: Turn, fact: Probed) -> Step:
-    view, findings = _view(fact), fact.findings
-    park = _due_park(turn, view)
-    if findings.tail is not None and probe.asks_already(findings.tail, park):
-        seq = turn.last_seq if findings.tail.seq is None else findings.tail.seq
-        return _parked(turn, park, seq), ()
-    if _same_questions(turn, view) or probe.is_caught_up(findings, view):
-        return turn, (AskApproval(park),)
-    boundary = probe.last_good_boundary(turn, findings, whole=True)
-    rewind = _rewind_to(turn, findings, boundary)
-    return turn, (*rewind, CatchUp(boundary, view.checkpoint_id))
-
-
-def _due_park(turn: Turn, view: AgentView) -> Park:
-    question = probe.next_question(turn, view)
-    if question is None:
-        message = "row 9 without an undecided interrupt"
-        raise ImpossibleFactError(message)
-    return Park(
-        checkpoint_id=view.checkpoint_id,
-        generation=turn.generation + 1,
-        asked=question.interrupt_id,
-        questions=view.questions,
-        decisions=_pending_decisions(turn, view),
-    )
-
-
-def _same_questions(turn: Turn, view: AgentView) -> bool:
-    """Whether this is the park that readers know already, of which one more question is asked."""
-    if turn.park is None:
-        return False
-    known = {q.interrupt_id for q in turn.park.questions}
-    return known == {q.interrupt_id for q in view.questions}
-
-
-def _parked(turn: Turn, park: Park, seq: int) -> Turn:
-    return replace(
-        turn,
-        state=TurnState.PARKED,
-        park=park,
-        generation=park.generation,
-        last_seq=max(seq, turn.last_seq),
-    )
-
-
-def _rewind_to(turn: Turn, findings: Findings, target: Boundary | None) -> tuple[Effect, ...]:
-    if probe.shown_after(turn, findings.tail, target):
-        return (Rewind(target),)
-    return ()
-
-
-def _claim(turn: Turn, fact: Probed, before: tuple[Effect, ...], call: Effect) -> Step:
-    """Take the turn for one more call, or fail it at the cap.
-
-    The count starts again when the thread stands at another checkpoint than at the last claim:
-    the turn made progress since.
-    """
-    checkpoint_id = _view(fact).checkpoint_id
-    attempts = turn.attempts if checkpoint_id == turn.claimed_checkpoint else 0
-    if not turn.free_claim and attempts >= fact.findings.max_attempts:
-        return turn, (Fail(_exhausted(turn)),)
-    cost = 0 if turn.free_claim else 1
-    claimed = replace(
-        turn,
-        state=TurnState.RUNNING,
-        token=fact.new_token,
-        attempts=attempts + cost,
-        redrives=turn.redrives + cost,
-        claimed_checkpoint=checkpoint_id,
-        claim=Claim.COUNTED if cost else Claim.FREE,
-        free_claim=False,
-    )
-    return claimed, (*before, call)
-
-
-def _exhausted(turn: Turn) -> Failure:
-    words = f"The turn was re-driven {turn.attempts} times from the same step without progress."
-    return Failure(FailureCode.ATTEMPTS_EXHAUSTED, words)
-
-
-def _view(fact: Probed) -> AgentView:
-    if fact.findings.view is None:
-        message = "this row needs the agent's answer"
-        raise ImpossibleFactError(message)
-    return fact.findings.view
-
-
 def _seqs_reserved(turn: Turn, fact: SeqsReserved) -> Step:
     return replace(turn, seq_limit=max(turn.seq_limit, fact.limit)), ()
 
@@ -340,14 +159,14 @@ def _log_restarted(turn: Turn, fact: LogRestarted) -> Step:
 
 
 def _approval_asked(turn: Turn, fact: ApprovalAsked) -> Step:
-    parked = _parked(turn, fact.park, fact.seq)
+    parked = park_turn(turn, fact.park, fact.seq)
     if turn.intent is not None:
         return replace(parked, state=TurnState.CANCELLING), (Probe(),)
     return parked, ()
 
 
 def _terminal_appended(turn: Turn, fact: TerminalAppended) -> Step:
-    return _end(turn, fact.seq, fact.failure), ()
+    return end(turn, fact.seq, fact.failure), ()
 
 
 def _decision_given(turn: Turn, fact: DecisionGiven) -> Step:
@@ -392,19 +211,6 @@ def _nothing_to_let_go(turn: Turn, _fact: LetGo) -> Step:
 
 Rule: TypeAlias = Callable[[Turn, Any], Step]
 
-ROWS: Mapping[Row, Rule] = {
-    Row.TERMINAL_IN_LOG: _close,
-    Row.AGENT_SILENT: _wait_for_agent,
-    Row.RUN_ACTIVE: _drain_run,
-    Row.END_WANTED: _end_wanted,
-    Row.NOT_STARTED: _dispatch_again,
-    Row.FINISHED: _bring_result,
-    Row.GRAPH_ERROR: _graph_failed,
-    Row.DECIDED: _deliver_decisions,
-    Row.UNDECIDED: _park,
-    Row.IN_THE_MIDDLE: _continue,
-}
-
 _LOG_FACTS: dict[type, Rule] = {
     SeqsReserved: _seqs_reserved,
     BoundaryReached: _boundary_reached,
@@ -416,7 +222,7 @@ _LOG_FACTS: dict[type, Rule] = {
 }
 _STREAM_FACTS: dict[type, Rule] = {StreamEnded: _stream_ended, CallRefused: _call_refused}
 _PROBE_FACTS: dict[type, Rule] = {
-    Probed: _probed,
+    Probed: take_row,
     CaughtUp: _caught_up,
     ApprovalAsked: _approval_asked,
 }
