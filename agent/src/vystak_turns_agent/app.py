@@ -89,7 +89,7 @@ class Agent:
             except (OSError, sqlite3.Error) as error:
                 self.runs = None
                 self.problem = f"cannot use {self.path}: {error}"
-                log.error("the sessions file cannot be used", path=str(self.path), error=str(error))  # noqa: TRY400 - words are enough
+                log.warning("cannot use the file", path=str(self.path), error=str(error))
                 await asyncio.sleep(self.settings.file_retry_s)
             else:
                 return

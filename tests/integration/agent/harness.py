@@ -14,13 +14,14 @@ from typing import Any, TypeVar
 import httpx
 import uvicorn
 
+from tests.support.waiting import PATIENCE_S, ticks
 from vystak_turns_agent.app import Agent, create_app
 from vystak_turns_agent.builder import GraphBuilder
 from vystak_turns_agent.settings import AgentSettings
 
 THREAD = "resp_0123456789abcdef01234567"
 TURN = "turn-1"
-WAIT_S = 10
+WAIT_S = PATIENCE_S
 
 
 T = TypeVar("T")
@@ -28,10 +29,10 @@ T = TypeVar("T")
 
 async def eventually(ask: Callable[[], Awaitable[T]], is_so: Callable[[T], bool]) -> T:
     """Ask again and again what gives no signal: the state behind an HTTP server."""
-    async with asyncio.timeout(WAIT_S):
-        while not is_so(answer := await ask()):  # noqa: ASYNC110 - see above
-            await asyncio.sleep(0.01)
-    return answer
+    async for _ in ticks("the answer that the test waits for"):
+        if is_so(answer := await ask()):
+            return answer
+    raise AssertionError
 
 
 class _Server(uvicorn.Server):
@@ -140,7 +141,7 @@ async def until(events: AsyncIterator[dict[str, Any]], **wanted: Any) -> list[di
 
 @contextlib.asynccontextmanager
 async def running_agent(
-    builder: GraphBuilder, path: Path, **settings: Any
+    builder: GraphBuilder, path: Path, *, healthy: bool = True, **settings: Any
 ) -> AsyncIterator[Client]:
     """Serve the graph on a free port; at the end stop it as SIGTERM does."""
     app = create_app(
@@ -155,7 +156,7 @@ async def running_agent(
     try:
         async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=30) as http:
             client = Client(http, agent)
-            await client.health(200)
+            await client.health(200 if healthy else 503)
             yield client
     finally:
         server.should_exit = True

@@ -16,7 +16,7 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import Send, interrupt
 
 from tests.integration.agent.graphs import Gates, Speaker, one_node, plain_tools, side_by_side
-from tests.integration.agent.harness import THREAD, fold, rest, running_agent, until
+from tests.integration.agent.harness import THREAD, eventually, fold, rest, running_agent, until
 
 
 @pytest.fixture
@@ -331,3 +331,20 @@ async def test_a_lost_reader_is_noticed_during_a_quiet_step(tmp_path: Path, gate
             await run.channel.gone()
         gates.open("ask", "look", "answer")
         assert (await agent.idle())["finished"]
+
+
+async def test_a_file_that_cannot_be_used_is_told_in_words_and_tried_again(
+    tmp_path: Path, gates: Gates
+) -> None:
+    gates.open("ask", "look", "answer")
+    path = tmp_path / "s.db"
+    path.mkdir()
+    async with running_agent(plain_tools(gates), path, healthy=False, file_retry_s=0.01) as agent:
+        await agent.health(503)
+        answer = await eventually(
+            lambda: agent.http.get("/healthz"), lambda answer: "cannot use" in answer.text
+        )
+        path.rmdir()
+        await agent.health(200)
+        assert (await agent.dispatch().all())[-1] == {"type": "[DONE]"}
+    assert str(path) in answer.json()["error"]

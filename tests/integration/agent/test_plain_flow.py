@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -244,3 +245,18 @@ async def test_a_drain_makes_its_epoch_the_lowest(tmp_path: Path, gates: Gates) 
         await agent.drain(8)
         assert await agent.dispatch(epoch=7).refusal() == (409, "stale_epoch")
         assert (await agent.dispatch(epoch=8).all())[-1]["type"] == "[DONE]"
+
+
+async def test_of_many_calls_at_once_exactly_one_runs(tmp_path: Path, gates: Gates) -> None:
+    async with running_agent(asking(gates), tmp_path / "s.db") as agent:
+        await agent.dispatch().all()
+        (asked,) = (await agent.checkpoint())["interrupt_ids"]
+        calls = [agent.resume(decisions={asked: number}) for number in range(50)]
+        answers = await asyncio.gather(
+            *(agent.http.post(call.path, json=call.body) for call in calls)
+        )
+    accepted = [answer for answer in answers if answer.status_code == 200]
+    reasons = {answer.json()["reason"] for answer in answers if answer.status_code != 200}
+    assert len(accepted) == 1
+    assert reasons <= {"busy", "not_pending"}
+    assert gates.begun["ask"] == 2
