@@ -143,6 +143,18 @@ async def test_without_its_stream_an_append_makes_it_and_the_next_try_works(bare
     assert await bare.log.append(a_message()) == 1
 
 
+async def test_many_turns_that_miss_a_stalled_stream_wait_for_one_look(place: Place) -> None:
+    loop = asyncio.get_running_loop()
+    await _stall(place)
+    try:
+        asked_at = loop.time()
+        looks = (place.streams.look_again(place.settings.name) for _ in range(50))
+        await asyncio.gather(*looks)
+        assert loop.time() - asked_at < TIMEOUT_S * 4
+    finally:
+        os.kill(place.server.pid, signal.SIGCONT)
+
+
 async def test_a_deleted_stream_is_made_again(place: Place) -> None:
     await place.log.append(a_message())
     await place.ask(f"STREAM.DELETE.{place.settings.name}")

@@ -7,6 +7,7 @@ side's settings, in turn and for ever. So a stream that differs is foreign: it i
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -50,6 +51,7 @@ class Streams:
         self._api = api
         self._known = {settings.name: settings for settings in known}
         self._found: dict[str, StreamReport] = {}
+        self._looks: Counter[str] = Counter()
         self._looking = asyncio.Lock()
 
     async def ensure_all(self) -> tuple[StreamReport, ...]:
@@ -60,18 +62,28 @@ class Streams:
         """Create the stream if there is none; compare it if there is one. Never raises."""
         async with self._looking:
             found = self._found.get(settings.name)
-            if found is None:
-                found = await self._ensure(settings)
-                if found.usable:
-                    self._found[settings.name] = found
-            return found
+            return found or await self._look(settings)
 
     async def look_again(self, name: str) -> None:
-        """Make sure anew of a stream that was missed; an unknown one stays missing."""
-        self._found.pop(name, None)
+        """Make sure anew of a stream that was missed; an unknown one stays missing.
+
+        Many turns miss a stream at once: one looks, the others wait for what it finds.
+        """
         settings = self._known.get(name)
-        if settings is not None:
-            await self.ensure_stream(settings)
+        if settings is None:
+            return
+        looks = self._looks[name]
+        async with self._looking:
+            if self._looks[name] == looks:
+                await self._look(settings)
+
+    async def _look(self, settings: StreamSettings) -> StreamReport:
+        self._found.pop(settings.name, None)
+        found = await self._ensure(settings)
+        self._looks[settings.name] += 1
+        if found.usable:
+            self._found[settings.name] = found
+        return found
 
     async def _ensure(self, settings: StreamSettings) -> StreamReport:
         try:
