@@ -47,10 +47,12 @@ ASKED = '{"type":"vystak.approval.requested","payload":null%s}'
         ("{}", Content()),
     ],
 )
-async def test_the_last_event_is_understood(place: Place, event: str, what: object) -> None:
+async def test_the_last_event_is_understood(
+    place: Place, event: str, what: Terminal | Rewound | Asked | Content
+) -> None:
     last = await place.log.append(a_message(body(event)))
 
-    assert await place.log.tail(SUBJECT) == Tail(last, 4, 5, "t1:0:5", what)  # type: ignore[arg-type]
+    assert await place.log.tail(SUBJECT) == Tail(last, 4, 5, "t1:0:5", what)
 
 
 @pytest.mark.parametrize("rubbish", [b"", b"rubbish", b"[]", b'{"seq":-1,"event":{}}', b"\xff"])
