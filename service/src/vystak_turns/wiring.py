@@ -18,6 +18,7 @@ import structlog
 from vystak_turns import config, config_files
 from vystak_turns.adapters import file_lock
 from vystak_turns.adapters.agent_http.agent import AgentTimes, HttpAgent
+from vystak_turns.adapters.agent_watch import AgentWatch
 from vystak_turns.adapters.broker import Broker
 from vystak_turns.adapters.http_api import HttpOptions, NotReadyError, Part, create_app
 from vystak_turns.adapters.http_server import HttpServer
@@ -71,6 +72,8 @@ class Service:
             self._broker, tasks, self._carry_out, settings.nats_inbox_prefix, bounds
         )
         self._broker.on_refusal(self._intake.refused)
+        self._agents = {p.name: HttpAgent(p.url, self._agent_times()) for p in self._places}
+        self._agent_watch = AgentWatch(self._agents, self._clock)
         self._journal: SqliteJournal | None = None
         self._methods: Methods | None = None
         self._journal_words = "not opened yet"
@@ -86,7 +89,10 @@ class Service:
 
         """
         async with contextlib.AsyncExitStack() as parts:
+            for agent in self._agents.values():
+                parts.push_async_callback(agent.close)
             self._open_port(parts)
+            self._watch(parts, self._agent_watch.run())
             starting = asyncio.create_task(self._start(parts), name="start")
             ends = [asyncio.create_task(event.wait()) for event in (stop, self._lost)]
             try:
@@ -122,6 +128,7 @@ class Service:
             *(self._subscription_part(place) for place in self._places),
             *(self._stream_part(settings.name) for settings in self._wanted),
             await self._journal_part(),
+            *(self._agent_part(place) for place in self._places),
         ]
 
     def _open_port(self, parts: contextlib.AsyncExitStack) -> None:
@@ -141,7 +148,7 @@ class Service:
         self._broker.start()
         parts.push_async_callback(self._broker.close)
         self._watch(parts, self._keep_streams())
-        supervisor, methods = self._application(parts, journal)
+        supervisor, methods = self._application(journal)
         supervisor.start()
         parts.push_async_callback(supervisor.stop)
         self._watch(parts, self._pass_on(supervisor.lost_journal))
@@ -177,16 +184,11 @@ class Service:
                 )
                 return journal
 
-    def _application(
-        self, parts: contextlib.AsyncExitStack, journal: SqliteJournal
-    ) -> tuple[Supervisor, Methods]:
-        agents = {place.name: HttpAgent(place.url, self._agent_times()) for place in self._places}
-        for agent in agents.values():
-            parts.push_async_callback(agent.close)
+    def _application(self, journal: SqliteJournal) -> tuple[Supervisor, Methods]:
         ledger = Ledger(journal, self._clock)
         limits = self._settings.limits()
         supervisor = Supervisor(
-            journal, ledger, self._turn_log, agents, self._clock, self._ids, limits
+            journal, ledger, self._turn_log, self._agents, self._clock, self._ids, limits
         )
         bases = {place.name: place.turn_base for place in self._places}
         return supervisor, Methods(journal, ledger, supervisor, self._clock, self._ids, bases)
@@ -282,6 +284,17 @@ class Service:
             ready=report.usable,
             state=report.state.value,
             words="; ".join(report.words) or "as agreed",
+        )
+
+    def _agent_part(self, place: config.AgentPlace) -> Part:
+        present = self._agent_watch.present(place.name)
+        state = {None: "not asked yet", True: "there", False: "absent"}[present]
+        return Part(
+            name=f"agent {place.name}",
+            ready=present is True,
+            needed=False,
+            state=state,
+            words=config.without_password(f"{place.url}/healthz; turns wait while it is absent"),
         )
 
     async def _journal_part(self) -> Part:

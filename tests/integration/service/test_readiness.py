@@ -34,6 +34,7 @@ STATUS = json.dumps(
 async def test_a_service_with_everything_is_ready_though_its_agent_is_absent(
     service: RunningService,
 ) -> None:
+    await service.until("agent shop", "absent")
     code, parts = await service.readiness()
 
     assert code == 200
@@ -42,7 +43,9 @@ async def test_a_service_with_everything_is_ready_though_its_agent_is_absent(
         SUBSCRIPTION: "on",
         f"stream {STREAM}": "created",
         "journal": "open",
+        "agent shop": "absent",
     }
+    assert not parts["agent shop"]["needed"]
 
 
 async def test_without_a_broker_it_lives_and_says_what_is_missing(tmp_path: Path) -> None:
@@ -123,6 +126,26 @@ async def test_credentials_that_may_not_serve_are_told_loudly(tmp_path: Path) ->
     assert parts["broker"]["state"] == "refused"
     assert "vystak.default.agents.shop.tasks" in parts["broker"]["words"]
     assert any(line["log_level"] == "error" and "refuses" in line["event"] for line in lines)
+
+
+async def test_a_wrong_password_is_told_without_showing_it(tmp_path: Path) -> None:
+    async with running_broker_with_roles(tmp_path / "nats") as roles:
+        url = roles.server.url_as("turns", "wrong-secret")
+        with capture_logs() as lines:
+            async with running_service(tmp_path, url) as service:
+                words = await refusal(service)
+
+    assert "wrong-secret" not in words
+    assert sum("trouble with the broker" in line["event"] for line in lines) <= 3
+
+
+async def refusal(service: RunningService) -> str:
+    async for _ in ticks("the broker has refused us"):
+        part = (await service.readiness())[1]["broker"]
+        if "authorization" in part["words"].lower():
+            assert not part["ready"]
+            return str(part["words"])
+    raise AssertionError
 
 
 async def test_the_role_turns_is_all_that_is_needed(tmp_path: Path) -> None:

@@ -37,12 +37,13 @@ class NotReadyError(Exception):
 
 
 class Part(BaseModel):
-    """One thing without which no turn can be carried out."""
+    """One thing that turns need."""
 
     model_config = ConfigDict(frozen=True)
 
-    name: str = Field(description="broker, journal, `subscription NAME`, `stream NAME`")
+    name: str = Field(description="broker, journal, `subscription N`, `stream N`, `agent N`")
     ready: bool
+    needed: bool = Field(True, description="Whether the service is not ready without it")
     state: str = Field(description="One word, for example on, waiting, refused, foreign")
     words: str = Field(description="What is the matter and what to do about it")
 
@@ -107,9 +108,12 @@ class _Api:
         return Health()
 
     async def readyz(self, response: Response) -> Readiness:
-        """Whether turns can be carried out: 200, or 503 with the parts that are missing."""
+        """Whether requests can be taken: 200, or 503 when a part that is needed is missing.
+
+        An agent is no such part: turns are accepted for it and wait until it is there.
+        """
         parts = tuple(await self._readiness())
-        ready = all(part.ready for part in parts)
+        ready = all(part.ready for part in parts if part.needed)
         if not ready:
             response.status_code = HTTPStatus.SERVICE_UNAVAILABLE
         return Readiness(ready=ready, parts=parts)

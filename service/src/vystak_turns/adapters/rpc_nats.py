@@ -209,7 +209,8 @@ def is_inbox(reply: str, own_prefix: str) -> bool:
     broker's.
     """
     tokens = reply.split(".")
-    if len(tokens) < 2 or not all(tokens) or {"*", ">"} & set(tokens):  # noqa: PLR2004 - with a name
+    is_literal = all(tokens) and "*" not in tokens and ">" not in tokens
+    if not is_literal or len(tokens) == 1:
         return False
     if tokens[0] == own_prefix:
         return own_prefix == INBOX

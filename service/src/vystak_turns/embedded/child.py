@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, TypeAlias
 
+from vystak_turns.embedded.places import StackError
+
 OnLine: TypeAlias = Callable[[str, str], None]
 """Takes the name of a part and one line of its output, without its end."""
 
@@ -59,7 +61,13 @@ class Child:
         return None if self._process is None else self._process.pid
 
     async def start(self) -> None:
-        """Start the process; raises RuntimeError when it was started already."""
+        """Start the process.
+
+        Raises:
+            RuntimeError: it was started already.
+            StackError: there is no such program.
+
+        """
         if self._watch is not None and not self._watch.done():
             raise RuntimeError(f"{self.name} is already started")
         self._stop_asked.clear()
@@ -115,6 +123,9 @@ class Child:
                 return
             pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
             output, process = await self._spawn()
+            if self._stop_asked.is_set():
+                # The stop came too early to see this process.
+                _send(process.pid, signal.SIGKILL)
 
     async def _watch_one(
         self, output: asyncio.StreamReader, process: asyncio.subprocess.Process
@@ -143,7 +154,7 @@ class Child:
         except OSError as error:
             os.close(reading)
             words = f"{self.name}: {self.command[0]} cannot be started: {error}"
-            raise RuntimeError(words) from None
+            raise StackError(words) from None
         finally:
             os.close(writing)
         output = asyncio.StreamReader(limit=LINE_MAX_BYTES)

@@ -134,12 +134,11 @@ class LocalStack:
 
     async def stop(self) -> None:
         """End all parts in order: SIGTERM, after a grace time SIGKILL. Nothing is left behind."""
-        try:
-            for part in STOP_ORDER:
+        async with contextlib.AsyncExitStack() as ends:
+            ends.callback(self._held.close)
+            for part in reversed(STOP_ORDER):
                 if part in self._children:
-                    await self._children[part].stop(STOP_GRACE_S)
-        finally:
-            self._held.close()
+                    ends.push_async_callback(self._children[part].stop, STOP_GRACE_S)
 
     async def __aenter__(self) -> Self:
         await self.start()
