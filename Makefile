@@ -19,7 +19,7 @@ PIP := $(BIN)/python -m pip
 EDITABLE := $(PIP) install --quiet --no-deps --no-build-isolation $(PACKAGES:%=-e ./%)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up test lint format types imports pytest unit sim schema lock wheels clean
+.PHONY: help setup demo up test lint format types imports pytest unit sim schema diagram lock wheels clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -63,6 +63,9 @@ sim: $(VENV)/.dev ## crash the plain flow before and after every single effect
 
 schema: $(VENV)/.dev ## write openapi/turns.openapi.json from the app
 	@$(BIN)/python -m vystak_turns schema openapi/turns.openapi.json
+
+diagram: $(VENV)/.dev ## draw docs/state-machine.md from the core's table
+	@$(BIN)/python -m tests.support.state_diagram docs/state-machine.md
 
 wheels: $(VENV)/.dev ## build the four wheels into dist/
 	@$(PIP) wheel --quiet --no-deps --no-build-isolation --wheel-dir dist $(PACKAGES:%=./%)

@@ -83,7 +83,11 @@ def test_no_line_is_wider_than_a_hundred_columns() -> None:
 
 
 def test_tests_wait_for_signals_and_never_sleep() -> None:
-    """`sleep(0)` only lets others run. Graphs are the tested world: their steps take time."""
+    """`sleep(0)` only lets others run.
+
+    Graphs are the tested world: their steps take time. In the simulation time is virtual.
+    """
+    worlds = (ROOT / "tests" / "support" / "graphs", ROOT / "tests" / "simulation")
     sleeps = [
         shown(path, node.lineno)
         for path in code(".py", folders=("tests",))

@@ -229,7 +229,8 @@ class Executor:
         return None
 
     async def _append(self, event: dict[str, Any], *, rewinds_to: int | None = None) -> int:
-        text = json.dumps(event, ensure_ascii=False, separators=(",", ":"))
+        # Escaped: a payload may hold half of a surrogate pair, which has no UTF-8.
+        text = json.dumps(event, separators=(",", ":"))
         return await self._writer.append(text.encode(), rewinds_to=rewinds_to)
 
     async def _apply(self, fact: Fact, boundaries: BoundaryChange | None = None) -> None:

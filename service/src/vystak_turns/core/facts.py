@@ -14,6 +14,10 @@ from vystak_turns.core.findings import Findings
 from vystak_turns.core.turn import Boundary, Failure, Intent, Json, Park
 
 
+class ImpossibleFactError(Exception):
+    """A fact that cannot be true of a turn in this state: a defect, never an ordinary case."""
+
+
 class StreamEnd(StrEnum):
     """How the agent's stream ended without a terminal event."""
 

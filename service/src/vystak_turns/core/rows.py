@@ -19,17 +19,13 @@ from vystak_turns.core.effects import (
     Resume,
     Rewind,
 )
-from vystak_turns.core.facts import Probed
+from vystak_turns.core.facts import ImpossibleFactError, Probed
 from vystak_turns.core.findings import AgentView, Findings, Terminal
 from vystak_turns.core.probe import Row
 from vystak_turns.core.turn import Boundary, Claim, Decision, Failure, Intent, Park, Turn
 from vystak_turns_rpc.vocabulary import FailureCode, TurnState
 
 Step: TypeAlias = tuple[Turn, tuple[Effect, ...]]
-
-
-class ImpossibleFactError(Exception):
-    """A fact that cannot be true of a turn in this state: a defect, never an ordinary case."""
 
 
 def take_row(turn: Turn, fact: Probed) -> Step:

@@ -46,6 +46,7 @@ from vystak_turns.core.facts import (
     EndWanted,
     EventRefused,
     Fact,
+    ImpossibleFactError,
     LetGo,
     LogMoved,
     LogRestarted,
@@ -57,7 +58,7 @@ from vystak_turns.core.facts import (
     StreamEnded,
     TerminalAppended,
 )
-from vystak_turns.core.rows import ImpossibleFactError, Step, end, park_turn, take_row
+from vystak_turns.core.rows import Step, end, park_turn, take_row
 from vystak_turns.core.turn import Claim, Decision, Failure, Turn
 from vystak_turns_rpc.vocabulary import FailureCode, TurnState
 
@@ -231,7 +232,6 @@ _BY_STATE: Mapping[TurnState, dict[type, Rule]] = {
     TurnState.QUEUED: {
         DriverStarted: _dispatch_first,
         EndWanted: _end_before_dispatch,
-        LetGo: _nothing_to_let_go,
     },
     TurnState.RUNNING: {
         DriverStarted: _take_over,

@@ -123,8 +123,11 @@ def _flag(answer: Mapping[str, Any], name: str, *, absent: bool) -> bool:
 
 def _epoch(answer: Mapping[str, Any]) -> int | None:
     value = answer.get("epoch")
-    if value is not None and (not isinstance(value, int) or isinstance(value, bool)):
-        raise ValueError("epoch is no integer")
+    if value is None:
+        return None
+    # The next token must be larger, and the journal's columns end at 2**63.
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**53:
+        raise ValueError("epoch is no number that turn control could have given")
     return value
 
 
