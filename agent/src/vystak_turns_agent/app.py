@@ -163,7 +163,9 @@ async def post_responses(request: Request) -> Response:
     """Dispatch a turn: a stream, or one response object at its end."""
     agent = _agent(request)
     body = parse_body(ResponsesBody, await _body(request))
-    order = body.to_order(agent.new_thread_id, agent.new_turn_id)
+    order = body.to_order(
+        agent.new_thread_id, agent.new_turn_id, agent.settings.caller_fields_max_bytes
+    )
     run = await agent.ready().dispatch(order)
     return _stream(agent, run) if body.stream else await _whole(agent, run)
 
@@ -253,7 +255,7 @@ def _checkpoint_answer(standing: Standing, record: ThreadRecord, *, active: bool
         "active": active,
         "finished": standing.is_finished,
         "error": standing.error,
-        "turns": record.turns,
+        "turns": list(record.turns),
     }
 
 

@@ -13,7 +13,8 @@ from vystak_turns_rpc import jsontext
 from vystak_turns_rpc.vocabulary import is_safe_token, is_thread_id
 
 _EPOCH_MAX: Final = 2**53 - 1  # what JSON carries exactly everywhere
-_NEVER_PASSED_ON: Final = frozenset({"turn_id", "epoch", "thread_id"})
+_STAMPS: Final = frozenset({"turn_id", "epoch"})
+_STEERING: Final = ("__", "checkpoint", "langgraph", "thread_", "vystak")
 _ROLES: Final[Mapping[str, type[BaseMessage]]] = {
     "user": HumanMessage,
     "assistant": AIMessage,
@@ -74,17 +75,24 @@ class ResponsesBody(_Body):
     vystak: _TurnStamp | None = None
 
     def to_order(
-        self, new_thread_id: Callable[[], str], new_turn_id: Callable[[], str]
+        self,
+        new_thread_id: Callable[[], str],
+        new_turn_id: Callable[[], str],
+        caller_fields_max_bytes: int,
     ) -> Dispatch:
-        """Return what to run; ids are made for callers that are not turn control."""
+        """Return what to run; ids are made for callers that are not turn control.
+
+        Every checkpoint of the turn carries the caller's fields, hence their limit.
+        """
+        fields = {key: value for key, value in (self.model_extra or {}).items() if _may_pass(key)}
+        if len(jsontext.dump(fields)) > caller_fields_max_bytes:
+            raise BadBodyError(f"the fields beside input: over {caller_fields_max_bytes} bytes")
         return Dispatch(
             thread_id=self.previous_response_id or new_thread_id(),
             turn_id=self.vystak.turn_id if self.vystak else new_turn_id(),
             epoch=self.vystak.epoch if self.vystak else None,
             messages=tuple(_messages(self.input)),
-            caller_fields={
-                key: value for key, value in (self.model_extra or {}).items() if _may_pass(key)
-            },
+            caller_fields=fields,
         )
 
 
@@ -168,4 +176,4 @@ def _text(item: _InputItem) -> str:
 
 def _may_pass(key: str) -> bool:
     """LangGraph steers by some names in its config, and copies others into our stamps."""
-    return key not in _NEVER_PASSED_ON and not key.startswith(("__", "checkpoint", "vystak"))
+    return key not in _STAMPS and not key.startswith(_STEERING)

@@ -63,6 +63,10 @@ class Channel:
         if self.detached:
             raise ReaderLostError
 
+    def wake(self) -> None:
+        """Let a waiting catch-up look up from its reader."""
+        self._room.set()
+
     def detach(self) -> None:
         """Let go of the reader: its connection must end without looking complete."""
         self._gone.set()

@@ -29,6 +29,9 @@ class AgentSettings(BaseModel):
     reader_max_events: int = Field(20_000, gt=0, description="Events waiting for one reader")
     reader_max_bytes: int = Field(8 * 2**20, gt=0, description="Bytes waiting for one reader")
     body_max_bytes: int = Field(4 * 2**20, gt=0, description="Largest request body")
+    caller_fields_max_bytes: int = Field(
+        64 * 2**10, gt=0, description="A request's fields for the graph's config, as JSON"
+    )
     runs_max: int = Field(1_000, gt=0, description="Runs at the same time")
     worker_threads: int = Field(64, gt=0, description="Threads for sync nodes and tools")
     threads_remembered: int = Field(10_000, gt=0, description="Threads whose stamps are cached")

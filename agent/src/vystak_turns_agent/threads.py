@@ -56,13 +56,12 @@ class ThreadRecord:
     """What must be compared before anything runs. `run` is the only one that may run."""
 
     highest_epoch: int
-    turns: list[str]
+    turns: dict[str, None]  # a set that keeps its order
     run: Run | None = None
 
     def note_turn(self, turn_id: str) -> None:
         """Remember that the turn's stamp is on the thread."""
-        if turn_id not in self.turns:
-            self.turns.append(turn_id)
+        self.turns[turn_id] = None
 
 
 @dataclass(slots=True)
@@ -79,7 +78,7 @@ class Threads:
         if thread_id not in self._records:
             stamps = await self.saver.stamps(thread_id)
             highest = max((stamp.epoch for stamp in stamps), default=0)
-            loaded = ThreadRecord(highest, [stamp.turn_id for stamp in stamps])
+            loaded = ThreadRecord(highest, dict.fromkeys(stamp.turn_id for stamp in stamps))
             self._records.setdefault(thread_id, loaded)  # somebody may have been faster
             self._forget_oldest(thread_id)
         self._records.move_to_end(thread_id)
@@ -96,8 +95,9 @@ class Threads:
             snapshot
             async for snapshot in self.graph.aget_state_history(config, filter={"turn_id": turn_id})
         ]
-        if not found:
-            return History(frozenset(), ())
+        if not found:  # made before there were stamps: what is there was told by somebody else
+            standing = await self.standing(thread_id)
+            return History(known_ids(standing.messages), (), standing.finished_results)
         known: frozenset[str] = frozenset()
         oldest = found[-1]
         if oldest.parent_config is not None and _source(oldest) != "input":

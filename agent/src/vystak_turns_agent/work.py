@@ -107,6 +107,7 @@ class Run:
     def drain(self) -> None:
         """Ask the run to stop after the step in flight."""
         self.control.request_drain("drained")
+        self.channel.wake()
 
     def response(self, status: str, model: str, **more: Any) -> dict[str, Any]:
         """Build the wire's response object; its id is the thread's."""

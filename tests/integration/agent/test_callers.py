@@ -8,9 +8,11 @@ from typing import Any
 
 import httpx
 import pytest
+from langchain_core.messages import AIMessage, HumanMessage
 
 from tests.integration.agent.graphs import Gates, asking, one_node, plain_tools
 from tests.integration.agent.harness import THREAD, Stream, fold, running_agent
+from vystak_turns_agent.checkpointer import opened_saver
 
 
 @pytest.fixture
@@ -97,6 +99,7 @@ BAD_DISPATCHES: list[Any] = [
     {"input": "x", "previous_response_id": ""},
     {"input": "x", "previous_response_id": 7},
     {"input": "x", "stream": "yes"},
+    {"input": "x", "tools": "x" * 70_000},
     {"input": "x", "vystak": {}},
     {"input": "x", "vystak": {"turn_id": "a.b", "epoch": 1}},
     {"input": "x", "vystak": {"turn_id": "t", "epoch": -1}},
@@ -166,3 +169,17 @@ async def test_a_whole_answer_of_a_failing_graph_is_an_error(tmp_path: Path) -> 
         answer: httpx.Response = await agent.http.post("/v1/responses", json={"input": "x"})
     assert (answer.status_code, answer.json()["error"]) == (500, "ValueError: no")
     assert not gates.begun
+
+
+async def test_a_thread_from_before_there_were_stamps_is_continued(tmp_path: Path) -> None:
+    graph = asking(Gates())
+    config: Any = {"configurable": {"thread_id": "resp_old"}}
+    async with opened_saver(tmp_path / "s.db") as saver:
+        old = graph.compile(checkpointer=saver)
+        await old.ainvoke({"messages": [AIMessage("long ago"), HumanMessage("x")]}, config)
+    async with running_agent(graph, tmp_path / "s.db") as agent:
+        body = {"thread_id": "resp_old", "resume": "yes"}
+        told = await Stream(agent.http, "/v1/_vystak/resume", body).all()
+        standing = await agent.checkpoint("resp_old")
+    assert [*fold(told)["text"].values()] == ["may I do it", "you said yes"]
+    assert standing["turns"] == [standing["turn_id"]]
