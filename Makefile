@@ -19,7 +19,8 @@ PIP := $(BIN)/python -m pip
 EDITABLE := $(PIP) install --quiet --no-deps --no-build-isolation $(PACKAGES:%=-e ./%)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up test lint format types imports pytest unit sim schema diagram lock wheels clean
+.PHONY: help setup demo up test lint format types imports pytest unit sim schema diagram lock \
+	wheels clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
