@@ -1,52 +1,50 @@
-"""A job in four steps, as a LangGraph agent that needs no key and no network.
+"""Two jobs as a LangGraph agent: four slow steps, and files that it asks before it deletes.
 
     vystak-turns-agent serve agent:builder --name default --host 127.0.0.1 --port 8000
 
-A scripted chat model calls the tool `slow_step` for `one`, `two`, `three` and `four`, one call a
-message, and then answers. Nothing here knows about crashes: `builder` is an ordinary graph.
+A model speaks and calls tools, one call a message, until it calls none. Nothing here knows about
+crashes: `builder` returns an ordinary graph, and `delete_files` asks with LangGraph's `interrupt`.
 
     STEP_SECONDS     how long a step takes (2)
-    COMPLETION_LOG   file that gets one line at the end of each step (none)
-    CHAT_MODEL       another chat model: `module:factory`, or a name for LangChain's
-                     `init_chat_model` such as `anthropic:claude-sonnet-4-5`
+    COMPLETION_LOG   file that gets one line at the end of each step and deletion (none)
+    CHAT_MODEL       another chat model than the scripted one: `module:factory`, or a name for
+                     LangChain's `init_chat_model` such as `anthropic:claude-sonnet-4-5`
 """
 
 from __future__ import annotations
 
 import asyncio
 import importlib
-import json
 import os
-import re
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any, cast
 
-from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage
-from langchain_core.messages.tool import ToolCall, tool_call, tool_call_chunk
-from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
-from langchain_core.runnables import Runnable
+from langchain_core.messages import BaseMessage
 from langchain_core.tools import BaseTool, tool
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
+from langgraph.types import interrupt
+from script import ScriptedModel
 
-LABELS = ("one", "two", "three", "four")
 STEP_SECONDS = float(os.environ.get("STEP_SECONDS") or 2)
-TOKEN_PAUSE_S = 0.02
 
 
 def builder() -> StateGraph[Any, Any, Any, Any]:
     """Return the graph: the model speaks, its tool calls are carried out, until it calls none."""
-    model = chat_model(os.environ.get("CHAT_MODEL", "")).bind_tools([slow_step])
+    return with_tools(slow_step, delete_files, repeat)
+
+
+def with_tools(*tools: BaseTool) -> StateGraph[Any, Any, Any, Any]:
+    """Return the same graph with other tools of the same names."""
+    model = chat_model(os.environ.get("CHAT_MODEL", "")).bind_tools(tools)
 
     async def speak(state: MessagesState) -> dict[str, list[BaseMessage]]:
         return {"messages": [await model.ainvoke(state["messages"])]}
 
     graph = StateGraph(MessagesState)
     graph.add_node("speak", speak)
-    graph.add_node("tools", ToolNode([slow_step]))
+    graph.add_node("tools", ToolNode(tools))
     graph.add_edge(START, "speak")
     graph.add_conditional_edges("speak", tools_condition)
     graph.add_edge("tools", "speak")
@@ -59,6 +57,33 @@ async def slow_step(label: str) -> str:
     await asyncio.sleep(STEP_SECONDS)
     log_completion(label)
     return f"step {label} is done"
+
+
+@tool
+async def delete_files(names: list[str]) -> str:
+    """Delete files, once the user has approved it."""
+    question = {"kind": "tool_approval", "tool": "delete_files", "args": {"names": names}}
+    decision = interrupt({**question, "skill": "housekeeping"})
+    if not _approved(decision):
+        return _denied(decision)
+    log_completion("delete")  # it is an example: nothing else is deleted
+    return f"deleted {', '.join(names)}"
+
+
+@tool
+async def repeat(words: str) -> str:
+    """Say the user's words back, whatever they are."""
+    return words
+
+
+def _approved(decision: Any) -> bool:
+    return isinstance(decision, dict) and bool(decision.get("approved"))
+
+
+def _denied(decision: Any) -> str:
+    answer = decision if isinstance(decision, dict) else {}
+    who, note = answer.get("decided_by") or "unknown", answer.get("note") or "no reason given"
+    return f"Denied by {who}: {note}"
 
 
 def log_completion(label: str) -> None:
@@ -96,84 +121,3 @@ def _found(module: str, attribute: str) -> Callable[[], BaseChatModel] | None:
         return getattr(importlib.import_module(module), attribute, None)
     except ImportError:
         return None
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """What the model says next, and the step that it then calls for, if any."""
-
-    text: str
-    label: str | None = None
-    call_id: str = ""
-
-    def call(self) -> ToolCall:
-        """Return the tool call that goes with the text."""
-        return tool_call(name=slow_step.name, args={"label": self.label}, id=self.call_id)
-
-
-def next_line(messages: Sequence[BaseMessage]) -> Line:
-    """Return the script's next line.
-
-    It depends on nothing but the thread, so a process that takes over goes on where another died.
-    """
-    turn = sum(isinstance(message, HumanMessage) for message in messages)
-    said = 0
-    for message in reversed(messages):
-        if isinstance(message, HumanMessage):
-            break
-        said += isinstance(message, AIMessage)
-    if said >= len(LABELS):
-        return Line("All four steps are done.")
-    label = LABELS[said]
-    return Line(f"I start step {label} now. ", label, f"call_{turn}_{label}")
-
-
-class ScriptedModel(BaseChatModel):
-    """A chat model that reads its lines from a script, word by word."""
-
-    @property
-    def _llm_type(self) -> str:
-        return "scripted"
-
-    def bind_tools(self, tools: Sequence[Any], **_: Any) -> Runnable[Any, AIMessage]:
-        """Take note of nothing: the script knows its tool."""
-        missing = {slow_step.name} - {each.name for each in tools if isinstance(each, BaseTool)}
-        if missing:
-            raise ValueError(f"the script calls {missing}, which is not among the tools")
-        return self
-
-    async def _astream(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,  # noqa: ARG002 - LangChain's name
-        run_manager: AsyncCallbackManagerForLLMRun | None = None,
-        **_: Any,
-    ) -> AsyncIterator[ChatGenerationChunk]:
-        for chunk in _chunks(next_line(messages)):
-            await asyncio.sleep(TOKEN_PAUSE_S)
-            if run_manager:
-                await run_manager.on_llm_new_token(chunk.text, chunk=chunk)
-            yield chunk
-
-    def _generate(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,  # noqa: ARG002 - LangChain's name
-        run_manager: CallbackManagerForLLMRun | None = None,  # noqa: ARG002 - as above
-        **_: Any,
-    ) -> ChatResult:
-        line = next_line(messages)
-        calls = [line.call()] if line.label else []
-        message = AIMessage(content=line.text, tool_calls=calls)
-        return ChatResult(generations=[ChatGeneration(message=message)])
-
-
-def _chunks(line: Line) -> Iterator[ChatGenerationChunk]:
-    for word in re.findall(r"\S+\s*", line.text):
-        yield ChatGenerationChunk(message=AIMessageChunk(content=word))
-    if line.label:
-        call = line.call()
-        piece = tool_call_chunk(
-            name=call["name"], args=json.dumps(call["args"]), id=call["id"], index=0
-        )
-        yield ChatGenerationChunk(message=AIMessageChunk(content="", tool_call_chunks=[piece]))
