@@ -112,7 +112,7 @@ class Channel:
 def frame_of(event: dict[str, Any]) -> bytes:
     """Write one event as one SSE frame.
 
-    Half a surrogate pair, which a model may well produce, stays an escape that JSON allows.
+    In ASCII: many readers split lines at U+2028 and its like, and half a surrogate pair, which a
+    model may well produce, has no UTF-8.
     """
-    text = json.dumps(event, ensure_ascii=False, separators=(",", ":"))
-    return b"data: " + text.encode("utf-8", "backslashreplace") + b"\n\n"
+    return b"data: " + json.dumps(event, separators=(",", ":")).encode("ascii") + b"\n\n"
