@@ -12,7 +12,7 @@ from tests.support.waiting import ticks
 if TYPE_CHECKING:
     from tests.support.live import Live
 
-pytestmark = pytest.mark.processes
+pytestmark = [pytest.mark.processes, pytest.mark.asyncio(loop_scope="session")]
 
 
 async def what_is_missing(live: Live) -> str:

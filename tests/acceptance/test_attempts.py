@@ -14,7 +14,7 @@ from vystak_turns_rpc.vocabulary import FailureCode, WireStatus
 if TYPE_CHECKING:
     from tests.acceptance.conftest import StartLive
 
-pytestmark = pytest.mark.processes
+pytestmark = [pytest.mark.processes, pytest.mark.asyncio(loop_scope="session")]
 
 START_AND_THREE_ATTEMPTS = 4
 MANY_RESTARTS_S = 60.0

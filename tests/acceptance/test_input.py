@@ -12,7 +12,7 @@ from tests.support.waiting import until
 if TYPE_CHECKING:
     from tests.support.live import Live, TurnRef
 
-pytestmark = pytest.mark.processes
+pytestmark = [pytest.mark.processes, pytest.mark.asyncio(loop_scope="session")]
 
 FIRST, LATER = "This is my first message.", "This is my later message."
 

@@ -14,7 +14,7 @@ from tests.support.waiting import until
 if TYPE_CHECKING:
     from tests.support.live import Live
 
-pytestmark = pytest.mark.processes
+pytestmark = [pytest.mark.processes, pytest.mark.asyncio(loop_scope="session")]
 
 FORGERY = json.dumps({"seq": 99, "event": {"type": "vystak.turn.rewind", "to_seq": -1}}).encode()
 
@@ -25,6 +25,7 @@ async def test_a_rewind_forged_with_the_panels_credentials_is_refused_and_change
     live.control.hold("three")
     turn = await live.dispatch()
     await live.control.wait_started("three")
+    await live.wait_told(turn, "call_1_three")
     log = await live.log(turn)
 
     async with connected(live.panel_url) as panel:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tests.support.live import Live, TurnRef
     from vystak_turns.embedded.stack import Part
 
-pytestmark = pytest.mark.processes
+pytestmark = [pytest.mark.processes, pytest.mark.asyncio(loop_scope="session")]
 
 
 async def stop_in_step_three(live: Live, part: Part) -> TurnRef:

@@ -6,6 +6,7 @@ import signal
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import pytest_asyncio
 
 from tests.support import checkers
 from tests.support.graphs.approval import QUESTION, SPOKEN
@@ -17,12 +18,12 @@ if TYPE_CHECKING:
     from tests.acceptance.conftest import StartLive
     from tests.support.live import Live, TurnRef
 
-pytestmark = pytest.mark.processes
+pytestmark = [pytest.mark.processes, pytest.mark.asyncio(loop_scope="session")]
 
 STEPS = ("one", "two")
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="session")
 async def asking(start_live: StartLive) -> Live:
     """A stack whose agent asks for leave after step one."""
     return await start_live("approval:builder")
@@ -112,6 +113,7 @@ async def test_a_resume_of_a_running_turn_is_refused_and_changes_nothing(live: L
     live.control.hold("three")
     turn = await live.dispatch()
     await live.control.wait_started("three")
+    await live.wait_told(turn, "call_1_three")
     rows, log = live.journal_rows(), await live.log(turn)
 
     with pytest.raises(RpcError, match="not parked") as refused:

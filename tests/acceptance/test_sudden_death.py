@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tests.support.live import Live
     from vystak_turns.embedded.stack import Part
 
-pytestmark = pytest.mark.processes
+pytestmark = [pytest.mark.processes, pytest.mark.asyncio(loop_scope="session")]
 
 
 @pytest.mark.parametrize(

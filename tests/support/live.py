@@ -23,7 +23,7 @@ from tests.support.checkers import Logged, logged
 from tests.support.distributions import ROOT
 from tests.support.waiting import PATIENCE_S, ticks, until
 from vystak_turns.embedded.places import program
-from vystak_turns.embedded.stack import LocalStack, Part, StackOptions
+from vystak_turns.embedded.stack import PARTS, LocalStack, Part, StackOptions
 from vystak_turns_client.client import TurnsClient
 from vystak_turns_client.connection import connect
 from vystak_turns_client.errors import ServiceUnavailable
@@ -71,9 +71,9 @@ class Control:
         await until(lambda: label in self.completed(), f"step {label} took effect")
 
     def forget(self) -> None:
-        """Begin both logs anew, for the next turn."""
-        for log in ("started", "completed"):
-            (self.folder / log).unlink()
+        """Take all orders back and begin both logs anew, for the next turn."""
+        for path in self.folder.iterdir():
+            path.unlink()
 
     def _lines(self, log: str) -> list[str]:
         path = self.folder / log
@@ -102,6 +102,25 @@ class Live:
     client: TurnsClient
     panel: JetStreamContext
     broker: JetStreamContext
+
+    def begin(self, restart: Sequence[Part]) -> None:
+        """Begin a test: nothing is ordered or noted yet, these parts restart by themselves."""
+        self.control.forget()
+        for part in PARTS:
+            self.stack.set_restart(part, restart=part in restart)
+
+    async def mend(self, restarting: Sequence[Part]) -> None:
+        """Start again what a test has ended; wait for what comes back by itself."""
+        if restarting:
+            self.control.forget()
+            await self.stack.wait_ready(PATIENCE_S)
+        self.begin(())
+        await self.start(*(part for part in PARTS if self.stack.pid(part) is None))
+
+    def show_logs(self) -> None:
+        """Print what the processes wrote, for a test that failed."""
+        for part in PARTS:
+            print(f"--- log of {part}\n{self.stack.log(part)}")  # noqa: T201
 
     @property
     def panel_url(self) -> str:
@@ -161,6 +180,14 @@ class Live:
             bodies.append(message.data or b"")
             stream_seq = (message.seq or 0) + 1
 
+    async def wait_told(self, turn: TurnRef, call_id: str) -> None:
+        """Wait until the log ends with this tool call and the journal knows that it does."""
+        async for _ in ticks(f"{call_id} is told and recorded"):
+            log = await self.log(turn)
+            boundary = self.boundary_seq(turn)
+            if log and log[-1].event.get("call_id") == call_id and boundary == log[-1].seq:
+                return
+
     async def wait_end(self, turn: TurnRef, within_s: float = PATIENCE_S) -> None:
         """Follow the turn as a reader to its terminal event."""
         async with asyncio.timeout(within_s), aclosing(follow(self.panel, turn.subject)) as news:
@@ -186,6 +213,13 @@ class Live:
         """Return the journal's turns, read from outside."""
         with closing(sqlite3.connect(self.stack.places.turns_db)) as connection:
             return connection.execute("SELECT * FROM detached_turns ORDER BY turn_id").fetchall()
+
+    def boundary_seq(self, turn: TurnRef) -> int:
+        """Return the seq of the turn's newest boundary, read from outside."""
+        query = "SELECT boundary_seq FROM detached_turns WHERE turn_id = ?"
+        with closing(sqlite3.connect(self.stack.places.turns_db)) as connection:
+            (seq,) = connection.execute(query, [turn.turn_id]).fetchone()
+        return int(seq)
 
     async def kill(self, *parts: Part, number: signal.Signals = signal.SIGKILL) -> None:
         """End parts at the same moment and wait until they are gone."""
@@ -238,30 +272,23 @@ async def _status_code(url: str) -> int:
 
 
 @asynccontextmanager
-async def live_stack(
-    folder: Path, graph: str = "steps:builder", restart: Sequence[Part] = ()
-) -> AsyncIterator[Live]:
-    """Start the stack with a graph of `tests.support.graphs`; parts in `restart` come back."""
+async def live_stack(folder: Path, graph: str) -> AsyncIterator[Live]:
+    """Start the stack with a graph of `tests.support.graphs`; nothing restarts by itself."""
     control = Control(folder / "control")
     control.folder.mkdir(parents=True)
-    stack = LocalStack(folder / "stack", stack_options(graph, control, restart))
-    async with stack:
+    async with LocalStack(folder / "stack", stack_options(graph, control)) as stack:
+        await stack.wait_ready(PATIENCE_S)
+        panel = await connect(stack.nats_url, stack.panel_creds)
+        broker = await connect(stack.nats_url, stack.turns_creds, "_INBOX_turns")
         try:
-            await stack.wait_ready(PATIENCE_S)
-            panel = await connect(stack.nats_url, stack.panel_creds)
-            broker = await connect(stack.nats_url, stack.turns_creds, "_INBOX_turns")
-            try:
-                client = TurnsClient(panel, TASKS_SUBJECT)
-                yield Live(stack, control, client, panel.jetstream(), broker.jetstream())
-            finally:
-                await panel.close()
-                await broker.close()
+            client = TurnsClient(panel, TASKS_SUBJECT)
+            yield Live(stack, control, client, panel.jetstream(), broker.jetstream())
         finally:
-            for part in ("agent", "turns"):
-                print(f"--- log of {part}\n{stack.log(part)}")  # noqa: T201 - shown on failure
+            await panel.close()
+            await broker.close()
 
 
-def stack_options(graph: str, control: Control, restart: Sequence[Part]) -> StackOptions:
+def stack_options(graph: str, control: Control) -> StackOptions:
     """Return the options with which a graph of ours is served."""
     agent = program("vystak-turns-agent", "run `make setup`")
     target = f"tests.support.graphs.{graph}"
@@ -269,5 +296,5 @@ def stack_options(graph: str, control: Control, restart: Sequence[Part]) -> Stac
         (agent, "serve", target, "--name", "{name}", "--host", "{host}", "--port", "{port}"),
         AGENT,
         agent_environment={"PYTHONPATH": str(ROOT), "CONTROL_DIR": str(control.folder)},
-        restart=frozenset(restart),
+        restart=frozenset(),
     )
