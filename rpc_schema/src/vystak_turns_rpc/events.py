@@ -25,6 +25,7 @@ RESPONSE_COMPLETED: Final = "response.completed"
 RESPONSE_FAILED: Final = "response.failed"
 TURN_REWIND: Final = "vystak.turn.rewind"
 APPROVAL_REQUESTED: Final = "vystak.approval.requested"
+KEEPALIVE: Final = "vystak.turn.keepalive"
 CHECKPOINT: Final = "vystak.checkpoint"
 ROLLBACK: Final = "vystak.rollback"
 DRAINED: Final = "vystak.drained"
@@ -234,6 +235,11 @@ def approval_requested(payload: Json, park_generation: int, interrupt_id: str) -
         "park_generation": park_generation,
         "interrupt_id": interrupt_id,
     }
+
+
+def keepalive() -> dict[str, Any]:
+    """Build the event that says nothing: readers that count silence see that the turn lives."""
+    return {"type": KEEPALIVE}
 
 
 def failed(message: str, code: str, response_id: str | None = None) -> dict[str, Any]:

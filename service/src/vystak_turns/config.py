@@ -122,11 +122,18 @@ class Settings(BaseSettings):
         ge=0,
         description="Seconds that an orderly stop waits for steps in flight. 0: it does not wait.",
     )
+    keepalive_s: float = Field(
+        0.0,
+        ge=0,
+        description="Seconds of silence after which a driven turn's log gets a "
+        "`vystak.turn.keepalive` event, so that a reader which takes silence for an end stays. "
+        "0: never.",
+    )
     cap_wait_s: float = Field(
         60.0,
-        ge=0,
-        description="Seconds that a turn on its last attempt waits for its agent to come back and "
-        "tell of progress. 0: it is failed at once.",
+        ge=1,
+        description="Seconds that a turn at the cap waits for its agent to come back and tell of "
+        "progress before it is failed. 0 is refused.",
     )
     seq_block: int = Field(
         1000, ge=1, description="Sequence numbers reserved in one commit. 0 is refused."
@@ -246,6 +253,7 @@ class Settings(BaseSettings):
             retry_first_s=self.retry_first_s,
             retry_max_s=self.retry_max_s,
             health_poll_max_s=self.health_poll_max_s,
+            keepalive_s=self.keepalive_s,
         )
 
     def _named_agents(self) -> dict[str, str]:

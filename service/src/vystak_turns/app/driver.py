@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+from contextlib import AsyncExitStack
 from typing import assert_never
 
 import structlog
 
 from vystak_turns.app import recovery
-from vystak_turns.app.executor import Executor, resume_call
+from vystak_turns.app.agent_gate import Visit
+from vystak_turns.app.executor import Executor, Watch, resume_call
 from vystak_turns.app.log_writer import LogMovedError, OvertakenError
+from vystak_turns.app.silence import Silence
 from vystak_turns.app.world import World
 from vystak_turns.core.effects import (
     AskApproval,
@@ -30,9 +35,14 @@ from vystak_turns.core.facts import (
     Fact,
     LogMoved,
     Probed,
+    StreamEnd,
+    StreamEnded,
 )
-from vystak_turns.core.turn import Turn
-from vystak_turns.ports import AppendTooLargeError, DispatchCall
+from vystak_turns.core.findings import Asked, Findings, Terminal
+from vystak_turns.core.rows import calls_agent, is_last_attempt
+from vystak_turns.core.turn import Boundary, Turn
+from vystak_turns.ports import AppendTooLargeError, DispatchCall, RunCall
+from vystak_turns_rpc.vocabulary import TurnState
 
 _logger = structlog.get_logger(__name__)
 
@@ -45,8 +55,12 @@ class Driver:
         self._turn_id = turn_id
         self._stopping = False
         self._pauses = world.pauses()
-        self._scout = recovery.Scout(world)
+        self._scout = recovery.Scout(world, self._keep_alive)
+        self._silence = Silence(world.clock, world.limits.keepalive_s)
         self._executor: Executor | None = None
+        self._stay = AsyncExitStack()
+        self._visit: Visit | None = None
+        self._ender: asyncio.Task[None] | None = None
         self.waiting_for: str | None = None
 
     async def run(self) -> None:
@@ -56,24 +70,44 @@ class Driver:
             NotOwnerError: another process owns the journal.
 
         """
-        limit = self._world.limits.seq_block
-        fact: Fact | None = DriverStarted(self._world.journal.new_token(), limit)
-        while fact is not None:
-            turn, effects = await self._world.ledger.apply_patiently(
-                self._turn_id, fact, self._pauses
-            )
-            self._note(fact, turn)
-            fact = await self._carry_out(turn, effects)
+        try:
+            await self._enter_gate_if_queued()
+            limit = self._world.limits.seq_block
+            fact: Fact | None = DriverStarted(self._world.journal.new_token(), limit)
+            while fact is not None:
+                turn, effects = await self._world.ledger.apply_patiently(
+                    self._turn_id, fact, self._pauses
+                )
+                self._note(fact, turn)
+                fact = await self._carry_out(turn, effects)
+        finally:
+            await self._leave_gate()
+            if self._ender is not None:
+                self._ender.cancel()
 
     async def stop(self) -> bool:
         """Ask to stop in order; tell whether the driver needs time to finish a step (R12)."""
         self._stopping = True
+        return await self.drain()
+
+    def end(self) -> None:
+        """An end was committed: have the run stop. Asks again and again, a call may get lost."""
+        if self._ender is None:
+            self._ender = asyncio.create_task(self._drain_until_over(), name="drain")
+
+    async def drain(self) -> bool:
+        """Ask the agent to stop this turn's run after its step; tell whether there is one."""
         if self._executor is None or not self._executor.reading:
             return False
         turn = await self._world.journal.get(self._turn_id)
         if turn is not None:
             await self._world.agents[turn.agent].drain(turn.thread_id, turn.turn_id, turn.token)
         return True
+
+    async def _drain_until_over(self) -> None:
+        while True:
+            await self.drain()
+            await self._world.clock.sleep(self._world.limits.retry_max_s)
 
     async def _carry_out(self, turn: Turn, effects: tuple[Effect, ...]) -> Fact | None:
         """Carry out the effects in order; the first fact that comes of one ends the list."""
@@ -114,10 +148,10 @@ class Driver:
             case Dispatch():
                 request = await self._world.journal.request(turn.turn_id)
                 call = DispatchCall(turn.turn_id, turn.thread_id, turn.token, request)
-                return await executor.run(call, None)
+                return await self._run(executor, turn, call, None)
             case Resume(catch_up, after, decisions):
                 resume = resume_call(turn, catch_up=catch_up, after=after, decisions=decisions)
-                return await executor.run(resume, after)
+                return await self._run(executor, turn, resume, after)
             case CatchUp(after, checkpoint_id):
                 return await executor.catch_up(after, checkpoint_id)
             case Rewind(target):
@@ -132,14 +166,27 @@ class Driver:
                 assert_never(effect)
         return None
 
+    async def _run(
+        self, executor: Executor, turn: Turn, call: RunCall, after: Boundary | None
+    ) -> Fact:
+        """Have the graph run, unless an end was committed meanwhile."""
+        present = await self._world.journal.get(turn.turn_id)
+        if present is not None and present.intent is not None:
+            return StreamEnded(turn.token, self._world.journal.new_token(), StreamEnd.CLEAN)
+        return await executor.run(call, after)
+
     def _writing(self, turn: Turn) -> Executor:
         """The executor of this driver, writing in the name of the turn's present token."""
         if self._executor is None:
-            self._executor = Executor(self._world, turn, recovery.NOTHING_READ)
+            self._executor = self._executor_on(turn, recovery.NOTHING_READ, None)
         self._executor.take(turn)
         return self._executor
 
+    def _executor_on(self, turn: Turn, ends: recovery.Ends, caught_up: Boundary | None) -> Executor:
+        return Executor(self._world, turn, ends, Watch(self._silence, self._progressed), caught_up)
+
     async def _probe(self, turn: Turn, pace: Pace) -> Probed | None:
+        await self._leave_gate()
         if self._stopping:
             return None
         match pace:
@@ -149,12 +196,58 @@ class Driver:
                 await self._pauses.take()
             case _:
                 assert_never(pace)
-        caught_up = self._executor.caught_up if self._executor is not None else None
-        ends, findings = await self._scout.look(turn, caught_up, self._set_waiting)
-        self._executor = Executor(self._world, turn, ends, caught_up)
+        await self._keep_alive()
+        findings = await self._look(turn)
+        if calls_agent(turn, findings):
+            alone = is_last_attempt(turn, findings)
+            if await self._enter_gate(turn, alone=alone):
+                findings = await self._look(turn)
         epoch = findings.view.epoch if findings.view is not None else None
         new_token = self._world.journal.new_token(at_least=(epoch or 0) + 1)
         return Probed(turn.token, new_token, findings)
+
+    async def _look(self, turn: Turn) -> Findings:
+        caught_up = self._executor.caught_up if self._executor is not None else None
+        ends, findings = await self._scout.look(turn, caught_up, self._set_waiting)
+        self._executor = self._executor_on(turn, ends, caught_up)
+        return findings
+
+    async def _enter_gate_if_queued(self) -> None:
+        turn = await self._world.journal.get(self._turn_id)
+        if turn is not None and turn.state is TurnState.QUEUED:
+            await self._enter_gate(turn, alone=False)
+
+    async def _enter_gate(self, turn: Turn, *, alone: bool) -> bool:
+        """Wait until this run may begin on its agent; tell whether that took a wait."""
+        gate = self._world.gates[turn.agent]
+        waits = not gate.is_open(alone=alone)
+        if waits:
+            _logger.info("waits for the agent's other runs", turn_id=turn.turn_id, alone=alone)
+            self.waiting_for = "slot"
+        self._visit = await self._stay.enter_async_context(gate.enter(self.drain, alone=alone))
+        self.waiting_for = None
+        return waits
+
+    async def _leave_gate(self) -> None:
+        self._visit = None
+        await self._stay.aclose()
+
+    def _progressed(self) -> None:
+        if self._visit is not None:
+            self._visit.share()
+
+    async def _keep_alive(self) -> None:
+        """Say that the turn lives when it has been quiet for too long while nothing runs."""
+        if not self._silence.too_long():
+            return
+        turn = await self._world.journal.get(self._turn_id)
+        if turn is None or turn.ended:
+            return
+        ends = await self._scout.ends(turn)
+        if ends.tail is not None and isinstance(ends.tail.what, Terminal | Asked):
+            return
+        with contextlib.suppress(LogMovedError, OvertakenError):
+            await self._executor_on(turn, ends, None).keep_alive()
 
     def _set_waiting(self, what: str | None) -> None:
         self.waiting_for = what

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
 from typing import Any, assert_never
 
 import structlog
 
 from vystak_turns.app.log_writer import LogWriter, OvertakenError
 from vystak_turns.app.recovery import Ends
+from vystak_turns.app.silence import Silence
 from vystak_turns.app.world import World
 from vystak_turns.core.effects import StandDown
 from vystak_turns.core.facts import (
@@ -63,6 +66,14 @@ def resume_call(
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """What a driver wants to know of its executor: how quiet it is, and that it got on."""
+
+    silence: Silence
+    progressed: Callable[[], None]
+
+
 class Executor:
     """The hands of one driver, from one probe to the next.
 
@@ -71,7 +82,12 @@ class Executor:
     """
 
     def __init__(
-        self, world: World, turn: Turn, ends: Ends, caught_up: Boundary | None = None
+        self,
+        world: World,
+        turn: Turn,
+        ends: Ends,
+        watch: Watch,
+        caught_up: Boundary | None = None,
     ) -> None:
         self._world = world
         self._turn = turn
@@ -79,6 +95,8 @@ class Executor:
         self._writer = LogWriter(
             world.log, world.ledger, world.pauses(), world.limits.seq_block, turn, ends.tail
         )
+        self._watch = watch
+        self._ticker: asyncio.Task[None] | None = None
         self._boundaries = {b.checkpoint_id: b for b in ends.boundaries}
         self.caught_up = caught_up
         self.reading = False
@@ -94,11 +112,36 @@ class Executor:
         try:
             async with self._agent.run(call) as stream:
                 self.reading = True
+                self._start_ticking()
                 return await self._read(stream)
         except CallRefusedError as refused:
             return self._refused(refused, after)
         finally:
             self.reading = False
+            await self._stop_ticking()
+
+    def _start_ticking(self) -> None:
+        if self._watch.silence.limit_s:
+            self._ticker = asyncio.create_task(self._tick(), name="keep-alives")
+
+    async def _stop_ticking(self) -> None:
+        """Stop the keep-alives; one in flight settles first."""
+        ticker, self._ticker = self._ticker, None
+        if ticker is not None:
+            async with self._writer.settled():
+                ticker.cancel()
+            await asyncio.gather(ticker, return_exceptions=True)
+
+    async def _tick(self) -> None:
+        """Tell readers of a quiet run that it lives. Never the first event: readers expect one."""
+        while True:
+            await self._world.clock.sleep(self._watch.silence.limit_s / 4)
+            if self._watch.silence.too_long() and not self._writer.at_start:
+                await self._append(events.keepalive())
+
+    async def keep_alive(self) -> None:
+        """Tell readers of a turn that is not being run now that it lives."""
+        await self._append(events.keepalive())
 
     def _refused(self, refused: CallRefusedError, after: Boundary | None) -> CallRefused:
         if refused.refusal is Refusal.UNREACHABLE:
@@ -189,11 +232,14 @@ class Executor:
     async def _publish(self, event: AgentEvent) -> Fact | None:
         if event.type == events.RESPONSE_CREATED and not self._writer.at_start:
             return None  # readers have the earlier one
+        if not events.is_terminal(event.type):
+            await self._writer.append(event.json)
+            self._watch.silence.broken()
+            return None
         if event.type == events.RESPONSE_COMPLETED and await self._lost_its_start():
             return self._lost(StreamEnd.LOST)
+        await self._stop_ticking()
         seq = await self._writer.append(event.json)
-        if not events.is_terminal(event.type):
-            return None
         return TerminalAppended(self._turn.token, seq, failure_in(event))
 
     async def _lost_its_start(self) -> bool:
@@ -216,6 +262,9 @@ class Executor:
         change = BoundaryChange(record=boundary)
         await self._apply(BoundaryReached(self._turn.token, boundary), change)
         self._boundaries[checkpoint_id] = boundary
+        # Checkpoint ids grow with time: only a newer one than at the claim is progress.
+        if checkpoint_id > (self._turn.claimed_checkpoint or ""):
+            self._watch.progressed()
 
     async def _roll_back(self, checkpoint_id: str | None) -> Fact | None:
         if checkpoint_id is None:
@@ -231,7 +280,9 @@ class Executor:
     async def _append(self, event: dict[str, Any], *, rewinds_to: int | None = None) -> int:
         # Escaped: a payload may hold half of a surrogate pair, which has no UTF-8.
         text = json.dumps(event, separators=(",", ":"))
-        return await self._writer.append(text.encode(), rewinds_to=rewinds_to)
+        seq = await self._writer.append(text.encode(), rewinds_to=rewinds_to)
+        self._watch.silence.broken()
+        return seq
 
     async def _apply(self, fact: Fact, boundaries: BoundaryChange | None = None) -> None:
         turn, effects = await self._world.ledger.apply_patiently(

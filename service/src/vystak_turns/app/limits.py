@@ -18,6 +18,7 @@ class Limits:
         cap_wait_s: how long a turn at the cap waits for its agent to tell of progress.
         retry_first_s, retry_max_s: the first and the longest pause between two tries.
         health_poll_max_s: the longest pause between two health checks of an agent that is away.
+        keepalive_s: after so much silence a driven turn's log gets a keep-alive event; 0: never.
 
     """
 
@@ -30,3 +31,4 @@ class Limits:
     retry_first_s: float = 0.05
     retry_max_s: float = 2.0
     health_poll_max_s: float = 0.3
+    keepalive_s: float = 0.0

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import assert_never
 
 import structlog
@@ -58,12 +61,19 @@ class LogWriter:
         self._expected = 0 if tail is None else tail.stream_seq
         self._next_seq = self._seq_after(tail, turn)
         self._first = True
+        self._lock = asyncio.Lock()
         self.at_start = self._is_start(tail, turn)
 
     @property
     def last_seq(self) -> int:
         """The seq of the newest message; -1 for none."""
         return self._next_seq - 1
+
+    @asynccontextmanager
+    async def settled(self) -> AsyncIterator[None]:
+        """Keep appends out; the one in flight has settled."""
+        async with self._lock:
+            yield
 
     def take(self, turn: Turn) -> None:
         """Write in the name of the turn's present driver from now on."""
@@ -81,6 +91,10 @@ class LogWriter:
             AppendTooLargeError: the broker does not take a message of this size.
 
         """
+        async with self._lock:
+            return await self._append(event_json, rewinds_to)
+
+    async def _append(self, event_json: bytes, rewinds_to: int | None) -> int:
         while True:
             seq = await self._reserve()
             message = self._message(seq, event_json)

@@ -10,8 +10,8 @@ import structlog
 
 from vystak_turns.app.ledger import Ledger
 from vystak_turns.app.locks import KeyedLocks
-from vystak_turns.core.facts import DecisionGiven
-from vystak_turns.core.turn import Json, Turn
+from vystak_turns.core.facts import DecisionGiven, EndWanted
+from vystak_turns.core.turn import Intent, Json, Turn
 from vystak_turns.ports import Clock, Ids, Journal, JournalUnavailableError
 from vystak_turns_rpc import methods as wire
 from vystak_turns_rpc.envelope import BadRequest, Request, failure, parse_request, success
@@ -27,6 +27,10 @@ class Drivers(Protocol):
 
     def wake(self, turn_id: str) -> None:
         """See to it that the turn has a driver."""
+        ...
+
+    def end(self, turn_id: str) -> None:
+        """See to it that a turn whose end was committed comes to it."""
         ...
 
     def waiting_for(self, turn_id: str) -> str | None:
@@ -57,6 +61,7 @@ class Methods:
             wire.CREATE_DETACHED: self.create_detached,
             wire.TURN_STATUS: self.turn_status,
             wire.RESUME_DETACHED: self.resume_detached,
+            wire.CANCEL_DETACHED: self.cancel_detached,
         }
 
     async def handle(self, agent: str, payload: bytes) -> bytes | None:
@@ -194,6 +199,25 @@ class Methods:
             await self._ledger.apply_held(turn, DecisionGiven(asked.resume))
         self._drivers.wake(asked.turn_id)
         return wire.ResumeDetachedResult(turn_id=asked.turn_id)
+
+    async def cancel_detached(
+        self, _agent: str, params: dict[str, Json]
+    ) -> wire.CancelDetachedResult:
+        """`responses/cancelDetached`: commit the intent, then acknowledge it.
+
+        The thread stays reserved until the agent has confirmed. A turn that has ended keeps its
+        end: the answer's status tells which.
+        """
+        asked = wire.parse_params(wire.CancelDetachedParams, params)
+        async with self._ledger.hold(asked.turn_id):
+            turn = await self._journal.get(asked.turn_id)
+            if turn is None:
+                raise RpcError(ErrorCode.INVALID_PARAMS, f"unknown turn {asked.turn_id!r}")
+            if not turn.ended:
+                turn, _ = await self._ledger.apply_held(turn, EndWanted(Intent.CANCELLED))
+        if not turn.ended:
+            self._drivers.end(turn.turn_id)
+        return wire.CancelDetachedResult(turn_id=turn.turn_id, status=wire_status(turn.state))
 
 
 def _check_question(turn: Turn, asked: wire.ResumeDetachedParams) -> None:

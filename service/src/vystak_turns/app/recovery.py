@@ -8,6 +8,7 @@ from typing import TypeAlias, TypeVar
 
 import structlog
 
+from vystak_turns.app.health import AgentHealth
 from vystak_turns.app.world import World
 from vystak_turns.core.findings import AgentView, Findings, Tail, Terminal
 from vystak_turns.core.turn import Boundary, Turn
@@ -38,8 +39,9 @@ class Scout:
     again once the agent has answered, if that took a wait.
     """
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, idle: Callable[[], Awaitable[None]]) -> None:
         self._world = world
+        self._idle = idle
         self._pauses = world.pauses()
 
     async def look(
@@ -68,11 +70,16 @@ class Scout:
         )
         return Ends(tail, boundaries), findings
 
+    async def ends(self, turn: Turn) -> Ends:
+        """Read what a driver must know of the log before it writes."""
+        tail = await self._patiently(self._world.log.tail, turn.stream_subject)
+        return Ends(tail, await self._world.journal.boundaries(turn.turn_id))
+
     async def _ask_agent(self, turn: Turn) -> tuple[AgentView | None, bool]:
         """Return the agent's view, and whether a turn at the cap waited long enough for it."""
         limits, health = self._world.limits, self._world.health[turn.agent]
         at_cap = turn.attempts >= limits.max_attempts and not turn.free_claim
-        if not await health.wait(limits.cap_wait_s if at_cap else None):
+        if not await self._wait_healthy(health, limits.cap_wait_s if at_cap else None):
             return None, True
         try:
             view = await self._world.agents[turn.agent].view(turn.thread_id, turn.turn_id)
@@ -81,6 +88,24 @@ class Scout:
             health.suspect()
             return None, False
         return view, False
+
+    async def _wait_healthy(self, health: AgentHealth, longest_s: float | None) -> bool:
+        """Wait for the agent; while it is away, readers are told now and then that the turn lives.
+
+        `longest_s`: give up after so many seconds; `None`: never.
+        """
+        keepalive_s = self._world.limits.keepalive_s or None
+        left_s = longest_s
+        while True:
+            bounds = [s for s in (keepalive_s, left_s) if s is not None]
+            slice_s = min(bounds) if bounds else None
+            if await health.wait(slice_s):
+                return True
+            if left_s is not None and slice_s is not None:
+                left_s -= slice_s
+                if left_s <= 0:
+                    return False
+            await self._idle()
 
     async def _patiently(self, read: Callable[[str], Awaitable[_T]], subject: str) -> _T:
         while True:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 import structlog
 
+from vystak_turns.app.agent_gate import AgentGate
 from vystak_turns.app.driver import Driver
 from vystak_turns.app.health import AgentHealth
 from vystak_turns.app.ledger import Ledger
@@ -46,7 +47,8 @@ class Supervisor:
         health = {
             name: AgentHealth(name, agent, clock, ids, limits) for name, agent in agents.items()
         }
-        self._world = World(journal, ledger, log, agents, health, clock, ids, limits)
+        gates = {name: AgentGate(limits.retry_max_s) for name in agents}
+        self._world = World(journal, ledger, log, agents, health, gates, clock, ids, limits)
         self._slots = asyncio.Semaphore(limits.max_running_turns)
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._drivers: dict[str, Driver] = {}
@@ -73,6 +75,13 @@ class Supervisor:
             return
         task = asyncio.create_task(self._drive(turn_id), name=f"driver of {turn_id}")
         self._tasks[turn_id] = task
+
+    def end(self, turn_id: str) -> None:
+        """See to it that a turn whose end was committed comes to it: its run is drained."""
+        self.wake(turn_id)
+        driver = self._drivers.get(turn_id)
+        if driver is not None:
+            driver.end()
 
     def waiting_for(self, turn_id: str) -> str | None:
         """What a running turn waits for: thread, slot, broker, agent, step; `None`: nothing."""

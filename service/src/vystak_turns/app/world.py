@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from vystak_turns.app.agent_gate import AgentGate
 from vystak_turns.app.health import AgentHealth
 from vystak_turns.app.ledger import Ledger
 from vystak_turns.app.limits import Limits
@@ -14,13 +15,14 @@ from vystak_turns.ports import Agent, Clock, Ids, Journal, TurnLog
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """The ports, the ledger on top of the journal, the agents' health, and the limits."""
+    """The ports, the ledger on top of the journal, the agents' health and gates, the limits."""
 
     journal: Journal
     ledger: Ledger
     log: TurnLog
     agents: Mapping[str, Agent]
     health: Mapping[str, AgentHealth]
+    gates: Mapping[str, AgentGate]
     clock: Clock
     ids: Ids
     limits: Limits

@@ -58,7 +58,8 @@ class AgentView:
     """The agent's `checkpoint` answer for the turn's thread.
 
     `stamped` tells whether a checkpoint of the thread carries this turn's stamp; `epoch` is the
-    highest one seen on the thread, `None` without stamps.
+    highest one seen on the thread, `None` without stamps. An agent that does not `catch up` is one
+    of the original's: it would run the graph where ours only tells the history.
     """
 
     checkpoint_id: str | None
@@ -68,6 +69,7 @@ class AgentView:
     error: str | None
     questions: tuple[Question, ...]
     epoch: int | None
+    catches_up: bool = True
 
 
 @dataclass(frozen=True, slots=True)

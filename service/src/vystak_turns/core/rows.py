@@ -28,6 +28,19 @@ from vystak_turns_rpc.vocabulary import FailureCode, TurnState
 Step: TypeAlias = tuple[Turn, tuple[Effect, ...]]
 
 
+def is_last_attempt(turn: Turn, findings: Findings) -> bool:
+    """Whether the next claim is the last one before the cap, so that it is made alone (R9)."""
+    view = findings.view
+    if view is None or turn.free_claim:
+        return False
+    return _attempts(turn, view) + 1 == findings.max_attempts
+
+
+def calls_agent(turn: Turn, findings: Findings) -> bool:
+    """Whether the row that fits starts a run."""
+    return probe.first_fitting_row(turn, findings) in _RUNNING_ROWS
+
+
 def take_row(turn: Turn, fact: Probed) -> Step:
     """Do what the first fitting row says."""
     row = probe.first_fitting_row(turn, fact.findings)
@@ -119,7 +132,8 @@ def _park(turn: Turn, fact: Probed) -> Step:
     if findings.tail is not None and probe.asks_already(findings.tail, park):
         seq = turn.last_seq if findings.tail.seq is None else findings.tail.seq
         return park_turn(turn, park, seq), ()
-    if _same_questions(turn, view) or probe.is_caught_up(findings, view):
+    told = _same_questions(turn, view) or probe.is_caught_up(findings, view)
+    if told or not view.catches_up:
         return turn, (AskApproval(park),)
     boundary = probe.last_good_boundary(turn, findings, whole=True)
     rewind = _rewind_to(turn, findings, boundary)
@@ -172,7 +186,7 @@ def _claim(turn: Turn, fact: Probed, before: tuple[Effect, ...], call: Effect) -
     the turn made progress since.
     """
     checkpoint_id = _view(fact).checkpoint_id
-    attempts = turn.attempts if checkpoint_id == turn.claimed_checkpoint else 0
+    attempts = _attempts(turn, _view(fact))
     if not turn.free_claim and attempts >= fact.findings.max_attempts:
         return turn, (Fail(_exhausted(turn)),)
     cost = 0 if turn.free_claim else 1
@@ -187,6 +201,11 @@ def _claim(turn: Turn, fact: Probed, before: tuple[Effect, ...], call: Effect) -
         free_claim=False,
     )
     return claimed, (*before, call)
+
+
+def _attempts(turn: Turn, view: AgentView) -> int:
+    """Attempts since the last progress: a thread at another checkpoint has made some."""
+    return turn.attempts if view.checkpoint_id == turn.claimed_checkpoint else 0
 
 
 def _exhausted(turn: Turn) -> Failure:
@@ -213,3 +232,5 @@ ROWS: Mapping[Row, Callable[[Turn, Probed], Step]] = {
     Row.UNDECIDED: _park,
     Row.IN_THE_MIDDLE: _continue,
 }
+
+_RUNNING_ROWS = frozenset({Row.NOT_STARTED, Row.FINISHED, Row.DECIDED, Row.IN_THE_MIDDLE})

@@ -52,6 +52,7 @@ def read_view(payload: bytes, turn_id: str) -> AgentView:
         error=None if error is None else clean(error),
         questions=questions,
         epoch=_epoch(answer),
+        catches_up="turn_id" in answer,
     )
 
 
