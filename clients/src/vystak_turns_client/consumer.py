@@ -125,7 +125,7 @@ class Source:
         nc, _ = _inside(self._js)
         if not nc.is_connected and not nc.is_closed:
             raise TimeoutError
-        if self._was_open:
+        if self._last > 0:
             await self._start_over_if_stream_is_new()
         return await _Consumer.open(self._js, self._stream, self._subject, self._last)
 

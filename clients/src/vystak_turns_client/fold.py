@@ -1,9 +1,8 @@
 """From the messages of a turn log to what a user sees. Pure: no I/O, no clock.
 
 Every reader must see the same, whenever it came: a rewind keeps the events with seq <= its
-`to_seq` and drops the later ones, text is put together by `item_id`, results by `call_id`. A
-message whose seq was seen already changes nothing, nor does an event of an unknown type, nor
-anything after the terminal event (R1, R2, R3).
+`to_seq` and drops the later ones, text is put together by `item_id`, results by `call_id`. An event
+of an unknown type changes nothing, nor does anything after the terminal event (R1, R2, R3).
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, TypeAlias
 
+from vystak_turns_client.retained import Retained
 from vystak_turns_rpc import events
 from vystak_turns_rpc.events import Event, TurnMessage
 from vystak_turns_rpc.vocabulary import Json
@@ -97,51 +97,44 @@ def fold(messages: Iterable[TurnMessage]) -> Transcript:
 
 
 class Fold:
-    """The same step by step: `feed` costs O(1), a rewind O(events kept), `transcript` O(items)."""
+    """The same step by step: `feed` costs O(1), a rewind or a seq that was seen O(events kept).
+
+    `transcript` costs O(items).
+    """
 
     def __init__(self) -> None:
         """Start with nothing read."""
-        self._kept: list[tuple[int, Event]] = []
+        self._retained = Retained()
         self._page = _Page()
-        self._cursor = -1
-        self._rewinds = 0
 
     @property
     def ended(self) -> bool:
         """Whether the terminal event was read."""
-        return self._page.end is not None
+        return self._retained.ended
 
     def feed(self, message: TurnMessage) -> None:
         """Take the next message of the log."""
-        if message.seq <= self._cursor or self.ended:
-            return
-        self._cursor = message.seq
-        event = events.parse_event(message.event)
-        if isinstance(event, events.TurnRewind):
-            self._rewind(event.to_seq)
-        elif not isinstance(event, events.UnknownEvent) or events.is_terminal(event.type):
-            self._kept.append((message.seq, event))
-            self._page.add(event)
+        match self._retained.take(message):
+            case None:
+                pass
+            case events.TurnRewind():
+                self._page = _Page()
+                for entry in self._retained.entries:
+                    self._page.add(entry.event)
+            case event:
+                self._page.add(event)
 
     def transcript(self) -> Transcript:
         """Return what a user sees now."""
         page = self._page
         return Transcript(
-            items=tuple(part.item() for part in page.parts.values()),
+            items=tuple(part.item() for part in page.shown()),
             approval=page.approval,
             end=page.end,
             response_id=page.response_id,
-            cursor=self._cursor,
-            rewinds=self._rewinds,
+            cursor=self._retained.cursor,
+            rewinds=self._retained.rewinds,
         )
-
-    def _rewind(self, to_seq: int) -> None:
-        self._rewinds += 1
-        while self._kept and self._kept[-1][0] > to_seq:
-            self._kept.pop()
-        self._page = _Page()
-        for _, event in self._kept:
-            self._page.add(event)
 
 
 @dataclass(slots=True)
@@ -160,6 +153,8 @@ class _CallPart:
     pieces: list[str] = field(default_factory=list)
     output: str | None = None
     is_error: bool = False
+    # The call only hit a gate: its "result" is the question, not what the tool did.
+    is_artifact: bool = False
 
     def item(self) -> Item:
         arguments = "".join(self.pieces)
@@ -174,6 +169,13 @@ class _Page:
     end: End | None = None
     response_id: str | None = None
 
+    def shown(self) -> list[_TextPart | _CallPart]:
+        return [
+            part
+            for part in self.parts.values()
+            if not (isinstance(part, _CallPart) and part.is_artifact)
+        ]
+
     def add(self, event: Event) -> None:
         match event:
             case events.TextDelta():
@@ -186,13 +188,15 @@ class _Page:
             case events.ArgumentsDone():
                 self._call(event.call_id).pieces = [event.arguments]
             case events.ApprovalRequested():
+                self._drop_artifact(tool_of(event.payload))
                 self.approval = Approval(event.payload, event.park_generation, event.interrupt_id)
                 return
             case events.ResponseCreated():
-                self._learn_id(event.response)
+                self.response_id = _word(event.response, "id") or self.response_id
                 return
             case events.ResponseCompleted() | events.ResponseFailed() | events.UnknownEvent():
-                self._end_with(event.to_dict())
+                self.end, response_id = end_of(event)
+                self.response_id = response_id or self.response_id
             case _:
                 return
         # Content after a question means that it was decided.
@@ -203,27 +207,21 @@ class _Page:
             case events.FunctionCallItem():
                 call = self._call(item.call_id)
                 call.name, call.pieces = item.name, []
-                call.output, call.is_error = None, False
+                call.output, call.is_error, call.is_artifact = None, False, False
             case events.FunctionCallOutputItem():
                 call = self._call(item.call_id)
-                call.output, call.is_error = _as_text(item.output), item.error
+                call.output, call.is_error = as_text(item.output), item.error
+                call.is_artifact = False
             case _:
                 return False
         return True
 
-    def _end_with(self, event: dict[str, Any]) -> None:
-        response = event.get("response")
-        response = response if isinstance(response, dict) else {}
-        self._learn_id(response)
-        if event["type"] == events.RESPONSE_COMPLETED:
-            self.end = End(Outcome.COMPLETED)
-            return
-        error = response.get("error")
-        error = error if isinstance(error, dict) else {}
-        self.end = End(Outcome.FAILED, _word(error, "message"), _word(error, "code"))
-
-    def _learn_id(self, response: dict[str, Any]) -> None:
-        self.response_id = _word(response, "id") or self.response_id
+    def _drop_artifact(self, tool: str | None) -> None:
+        # Agents of the original report a tool that stopped at a gate as one that raised; the tool
+        # is called anew once the gate opens. A denial is no error, and stays.
+        last = next(reversed(self.shown()), None)
+        if isinstance(last, _CallPart) and last.is_error and tool is not None:
+            last.is_artifact = last.name == tool
 
     def _text(self, item_id: str) -> _TextPart:
         part = self.parts.setdefault(("text", item_id), _TextPart(item_id))
@@ -236,7 +234,25 @@ class _Page:
         return part
 
 
-def _as_text(output: Json) -> str:
+def end_of(event: Event) -> tuple[End, str | None]:
+    """Read a terminal event, as malformed as it may be, and the thread id if it has one."""
+    response = event.to_dict().get("response")
+    response = response if isinstance(response, dict) else {}
+    response_id = _word(response, "id")
+    if event.type == events.RESPONSE_COMPLETED:
+        return End(Outcome.COMPLETED), response_id
+    error = response.get("error")
+    error = error if isinstance(error, dict) else {}
+    return End(Outcome.FAILED, _word(error, "message"), _word(error, "code")), response_id
+
+
+def tool_of(payload: Json) -> str | None:
+    """Return the tool that a question is about, if it says so."""
+    return _word(payload, "tool") if isinstance(payload, dict) else None
+
+
+def as_text(output: Json) -> str:
+    """Return a tool's output as a text."""
     return output if isinstance(output, str) else json.dumps(output, ensure_ascii=False)
 
 

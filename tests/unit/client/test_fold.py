@@ -138,9 +138,65 @@ def test_a_second_rewind_acts_on_what_the_first_one_left() -> None:
     assert seen.rewinds == 2
 
 
-def test_a_message_whose_seq_was_seen_changes_nothing() -> None:
-    once = log(delta("a"), delta("b"), events.rewind(0), delta("c"))
-    assert fold([*once, *once, once[-1]]) == fold(once)
+def test_the_same_message_again_changes_nothing() -> None:
+    once = log(delta("a"), delta("b"), call("c"), output("c", "x"), {"type": "vystak.unknown"})
+    assert fold([*once, *once, once[0], once[-1]]) == fold(once)
+
+
+def test_a_rewind_with_a_seq_that_was_seen_rewinds() -> None:
+    """W15: the event with seq 2 was published, but not noted, before the crash."""
+    crashed = [*log(delta("a"), delta("b"), delta("lost")), TurnMessage(2, events.rewind(1))]
+    seen = fold([*crashed, TurnMessage(3, delta("c"))])
+    assert (seen.text, seen.rewinds, seen.cursor) == ("abc", 1, 3)
+
+
+def test_a_rewind_below_a_seq_that_was_seen_lets_the_same_events_come_again() -> None:
+    """W17: crashed again, after the rewind and one event, neither of which was noted."""
+    first = [*log(delta("a"), delta("lost")), TurnMessage(2, events.rewind(0))]
+    again = [TurnMessage(3, delta("b")), TurnMessage(2, events.rewind(0))]
+    seen = fold([*first, *again, TurnMessage(3, delta("b")), TurnMessage(4, delta("c"))])
+    assert (seen.text, seen.rewinds, seen.cursor) == ("abc", 2, 4)
+
+
+def test_the_first_event_after_a_park_counts_although_it_has_the_question_s_seq() -> None:
+    """W16: the decision came before the question's seq was noted."""
+    asked = log(delta("a"), {"type": events.APPROVAL_REQUESTED, "payload": {}})
+    seen = fold([*asked, TurnMessage(1, delta("b")), TurnMessage(2, delta("c"))])
+    assert (seen.text, seen.approval) == ("abc", None)
+    kept = [*asked, TurnMessage(1, delta("b")), TurnMessage(2, delta("c"))]
+    assert fold([*kept, TurnMessage(3, events.rewind(1))]).text == "ab"
+
+
+def asks(tool: str) -> dict[str, Any]:
+    return {"type": events.APPROVAL_REQUESTED, "payload": {"kind": "tool_approval", "tool": tool}}
+
+
+def test_a_question_drops_the_failed_call_that_it_came_from() -> None:
+    stopped = log(delta("a"), call("c1", "rm"), output("c1", "Interrupt()", error=True), asks("rm"))
+    assert fold(stopped).items == (Text("m1", "a"),)
+    later = [call("c2", "rm"), output("c2", "gone"), COMPLETED]
+    seen = fold([*stopped, *(TurnMessage(4 + seq, event) for seq, event in enumerate(later))])
+    assert seen.items == (Text("m1", "a"), ToolCall("c2", "rm", "", "gone"))
+
+
+def test_a_question_drops_the_call_s_first_stop_but_not_its_later_result() -> None:
+    stopped = log(call("c"), output("c", "Interrupt()", error=True), asks("tool"))
+    answered = fold([*stopped, TurnMessage(3, output("c", "ok"))])
+    assert answered.tool_calls == (ToolCall("c", "tool", "", "ok"),)
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        [call("c", "rm"), output("c", "Denied by x: no")],
+        [call("c", "ls"), output("c", "broken", error=True)],
+        [call("c", "rm"), output("c", "broken", error=True), delta("so?")],
+        [call("c", "rm"), output("c", "broken", error=True), call("d", "rm")],
+    ],
+    ids=["a denial", "another tool's error", "an error before a text", "an error before a call"],
+)
+def test_a_question_keeps(before: list[dict[str, Any]]) -> None:
+    assert fold(log(*before, asks("rm"))).items == fold(log(*before)).items
 
 
 def test_a_gap_in_the_seqs_is_permitted() -> None:
