@@ -1,7 +1,7 @@
 """A turn that survives: kill -9 of the agent, kill -9 of turn control, a restart in order.
 
-    make demo                      about a minute
-    STEP_SECONDS=2 make demo       slower, to watch
+    make demo                      about half a minute
+    STEP_SECONDS=4 make demo       slower, to watch
 
 Starts nats-server, turn control and the agent of `agent.py` on a folder of their own, dispatches
 three turns as a panel would, with a panel's credentials, strikes in step three of each, and says
@@ -45,9 +45,9 @@ from vystak_turns_rpc.vocabulary import WireStatus
 AGENT = "assistant"
 LABELS = ("one", "two", "three", "four")
 STRUCK = "three"
-STEP_SECONDS = float(os.environ.get("STEP_SECONDS") or 1)
+STEP_SECONDS = float(os.environ.get("STEP_SECONDS") or 1.5)
 # How far into the step the blow falls.
-INTO_THE_STEP = 0.4
+INTO_THE_STEP = 0.2
 TURN_TIMEOUT_S = 60 + 20 * STEP_SECONDS
 STATUS_TIMEOUT_S = 10.0
 POLL_S = 0.005
@@ -271,6 +271,7 @@ def judge(
     ends = [message for message in log if is_terminal(str(message.event.get("type")))]
     once = [label for label in LABELS if times_shown(seen, label) == 1]
     ran = Counter(completed)
+    at_risk = blow.may_run_twice
     twice = sorted(label for label, count in ran.items() if count > 1)
     promises = {
         "the status is done": status.status is WireStatus.DONE,
@@ -279,11 +280,14 @@ def judge(
         "the log ends with its one terminal event": len(ends) == 1 and log[-1] is ends[0],
         "seq counts up by one": [message.seq for message in log] == list(range(len(log))),
         "every step was carried out": set(ran) == set(LABELS),
-        "no finished step ran again": set(twice) <= blow.may_run_twice,
+        "no finished step ran again": set(twice) <= at_risk,
+        "readers are told where a re-driven step begins": seen.rewinds > 0 or not at_risk,
         "an orderly stop costs no attempt": blow.may_cost_an_attempt or attempts == 0,
     }
     return Verdict(
         title=blow.title,
+        struck=STRUCK,
+        steps=len(LABELS),
         thread_id=status.thread_id,
         steps_once=len(once),
         replies=replies(seen),

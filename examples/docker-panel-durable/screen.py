@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from rich.console import Console
 from rich.table import Table
@@ -18,7 +19,9 @@ class Verdict:
     """What came of one turn; `faults` are the promises that were not kept."""
 
     title: str
+    struck: str
     thread_id: str | None
+    steps: int
     steps_once: int
     replies: int
     terminal_events: int
@@ -55,7 +58,7 @@ class Screen:
                 self._line(message.seq, f"← {output}", "green")
             case events.TurnRewind(to_seq=to_seq):
                 taken_back = message.seq - 1 - to_seq
-                words = f"⟲ rewind to seq {to_seq}: readers drop {taken_back} messages"
+                words = f"⟲ rewind to seq {to_seq}: readers drop {_counted(taken_back)}"
                 self._line(message.seq, words, "bold magenta")
             case events.ResponseCompleted():
                 self._line(message.seq, "■ completed", "bold green")
@@ -80,36 +83,35 @@ class Screen:
         self._in_text = False
 
 
+def _counted(messages: int) -> str:
+    if messages == 0:
+        return "nothing, the turn goes on from there"
+    return "1 message" if messages == 1 else f"{messages} messages"
+
+
 def show_table(console: Console, verdicts: Sequence[Verdict], took_s: float) -> None:
     """Print what came of the turns, and which promises were broken."""
     if not verdicts:
         return
     table = Table(title=f"What came of the turns ({took_s:.0f} s)")
-    for heading in (
-        "in step three",
-        "steps shown once",
-        "replies",
-        "terminal events",
-        "rewinds",
-        "steps run twice",
-        "attempts",
-        "health → next event",
-        "verdict",
-    ):
-        table.add_column(heading)
-    for each in verdicts:
-        table.add_row(
-            each.title,
-            f"{each.steps_once} of 4",
-            str(each.replies),
-            str(each.terminal_events),
-            str(each.rewinds),
-            ", ".join(each.run_twice) or "none",
-            str(each.attempts),
-            f"{each.delay_s:.2f} s",
-            "[bold red]broken[/]" if each.faults else "[bold green]kept[/]",
-        )
+    table.add_column(f"struck in step {verdicts[0].struck}", style="bold")
+    for verdict in verdicts:
+        table.add_column(verdict.title)
+    for name, cell in ROWS.items():
+        table.add_row(name, *(cell(verdict) for verdict in verdicts))
     console.print(table)
-    for each in verdicts:
-        for fault in each.faults:
-            console.print(f"[bold red]not so[/] ({each.title}): {fault}")
+    for verdict in verdicts:
+        for fault in verdict.faults:
+            console.print(f"[bold red]not so[/] ({verdict.title}): {fault}")
+
+
+ROWS: Final[Mapping[str, Callable[[Verdict], str]]] = {
+    "steps shown once": lambda verdict: f"{verdict.steps_once} of {verdict.steps}",
+    "replies": lambda verdict: str(verdict.replies),
+    "terminal events": lambda verdict: str(verdict.terminal_events),
+    "rewinds": lambda verdict: str(verdict.rewinds),
+    "steps run twice": lambda verdict: ", ".join(verdict.run_twice) or "none",
+    "attempts spent": lambda verdict: str(verdict.attempts),
+    "health to next event": lambda verdict: f"{verdict.delay_s:.2f} s",
+    "promises": lambda verdict: "[red]broken[/]" if verdict.faults else "[green]kept[/]",
+}

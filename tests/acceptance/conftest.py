@@ -15,18 +15,14 @@ import pytest_asyncio
 from tests.support.live import Live, live_stack
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Generator, Sequence
+    from collections.abc import AsyncIterator, Generator
     from pathlib import Path
-
-    from vystak_turns.embedded.stack import Part
 
 FAILED = pytest.StashKey[bool]()
 
 
 class StartLive(Protocol):
-    async def __call__(
-        self, graph: str = "steps:builder", restart: Sequence[Part] = ()
-    ) -> Live: ...
+    async def __call__(self, graph: str = "steps:builder") -> Live: ...
 
 
 class Stacks:
@@ -64,23 +60,21 @@ async def stacks(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stac
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def start_live(stacks: Stacks, request: pytest.FixtureRequest) -> AsyncIterator[StartLive]:
-    """Take the stack whose agent serves the graph; parts in `restart` come back by themselves."""
-    used: list[tuple[str, Sequence[Part]]] = []
+    """Take the stack whose agent serves the graph."""
+    used: list[str] = []
 
-    async def start(graph: str = "steps:builder", restart: Sequence[Part] = ()) -> Live:
-        live = await stacks.get(graph)
-        used.append((graph, restart))
-        live.begin(restart)
-        return live
+    async def start(graph: str = "steps:builder") -> Live:
+        used.append(graph)
+        return await stacks.get(graph)
 
     yield start
-    for graph, restart in used:
+    for graph in used:
         live = await stacks.get(graph)
         if request.node.stash.get(FAILED, True):
             live.show_logs()
             await stacks.drop(graph)
         else:
-            await live.mend(restart)
+            await live.mend()
 
 
 @pytest_asyncio.fixture(loop_scope="session")

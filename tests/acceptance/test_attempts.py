@@ -12,7 +12,7 @@ from tests.support.promises import LABELS, check_done
 from vystak_turns_rpc.vocabulary import FailureCode, WireStatus
 
 if TYPE_CHECKING:
-    from tests.acceptance.conftest import StartLive
+    from tests.support.live import Live
 
 pytestmark = [pytest.mark.processes, pytest.mark.asyncio(loop_scope="session")]
 
@@ -21,13 +21,13 @@ MANY_RESTARTS_S = 60.0
 
 
 async def test_a_turn_whose_agent_always_dies_in_one_step_fails_after_three_attempts(
-    start_live: StartLive,
+    live: Live,
 ) -> None:
-    live = await start_live(restart=["agent"])
     live.control.let_die("three", None)
     turn = await live.dispatch()
 
-    await live.wait_end(turn, MANY_RESTARTS_S)
+    async with live.kept_alive("agent"):
+        await live.wait_end(turn, MANY_RESTARTS_S)
 
     status = await live.wait_status(turn, WireStatus.FAILED)
     log = await live.log(turn)
@@ -41,14 +41,14 @@ async def test_a_turn_whose_agent_always_dies_in_one_step_fails_after_three_atte
 
 
 async def test_four_deaths_with_progress_between_them_do_not_end_a_turn(
-    start_live: StartLive,
+    live: Live,
 ) -> None:
-    live = await start_live(restart=["agent"])
     for label in LABELS:
         live.control.let_die(label, 1)
     turn = await live.dispatch()
 
-    await live.wait_end(turn, MANY_RESTARTS_S)
+    async with live.kept_alive("agent"):
+        await live.wait_end(turn, MANY_RESTARTS_S)
 
     await check_done(live, turn)
     begun = Counter(live.control.started())

@@ -7,7 +7,7 @@ import json
 import signal
 import sqlite3
 import uuid
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager, closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,6 +34,7 @@ from vystak_turns_rpc.vocabulary import WireStatus
 AGENT = "assistant"
 TASKS_SUBJECT = f"vystak.default.agents.{AGENT}.tasks"
 STREAM = "vystak-default-streams"
+ENOUGH_S = 600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,19 +104,26 @@ class Live:
     panel: JetStreamContext
     broker: JetStreamContext
 
-    def begin(self, restart: Sequence[Part]) -> None:
-        """Begin a test: nothing is ordered or noted yet, these parts restart by themselves."""
+    async def mend(self) -> None:
+        """Start again what a test has ended and forget what it ordered."""
         self.control.forget()
-        for part in PARTS:
-            self.stack.set_restart(part, restart=part in restart)
-
-    async def mend(self, restarting: Sequence[Part]) -> None:
-        """Start again what a test has ended; wait for what comes back by itself."""
-        if restarting:
-            self.control.forget()
-            await self.stack.wait_ready(PATIENCE_S)
-        self.begin(())
         await self.start(*(part for part in PARTS if self.stack.pid(part) is None))
+
+    @asynccontextmanager
+    async def kept_alive(self, part: Part) -> AsyncIterator[None]:
+        """Start a part again whenever it dies."""
+
+        async def keep() -> None:
+            async for _ in ticks(f"{part} was watched", within_s=ENOUGH_S):
+                if self.stack.pid(part) is None:
+                    await self.stack.restart(part)
+
+        keeper = asyncio.create_task(keep())
+        try:
+            yield
+        finally:
+            keeper.cancel()
+            await asyncio.wait({keeper})
 
     def show_logs(self) -> None:
         """Print what the processes wrote, for a test that failed."""
@@ -228,7 +236,7 @@ class Live:
     async def start(self, *parts: Part) -> None:
         """Start parts that have ended and wait until the whole stack is ready."""
         for part in parts:
-            await self.stack.start_part(part)
+            await self.stack.restart(part)
         await self.stack.wait_ready(PATIENCE_S)
 
     async def checkpoint(self, thread_id: str) -> Mapping[str, Any]:
