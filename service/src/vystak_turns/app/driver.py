@@ -68,6 +68,7 @@ class Driver:
 
         Raises:
             NotOwnerError: another process owns the journal.
+            OvertakenError: a driver with a higher token has written to the log.
 
         """
         try:
@@ -116,9 +117,6 @@ class Driver:
                 fact = await self._perform(turn, effect)
             except LogMovedError:
                 return LogMoved(turn.token, self._world.journal.new_token())
-            except OvertakenError:
-                _logger.info("another driver has the turn", turn_id=self._turn_id)
-                return None
             except AppendTooLargeError as error:
                 return EventRefused(turn.token, str(error))
             if fact is not None:
@@ -202,8 +200,7 @@ class Driver:
             alone = is_last_attempt(turn, findings)
             if await self._enter_gate(turn, alone=alone):
                 findings = await self._look(turn)
-        epoch = findings.view.epoch if findings.view is not None else None
-        new_token = self._world.journal.new_token(at_least=(epoch or 0) + 1)
+        new_token = self._world.journal.new_token(at_least=_highest_token(findings) + 1)
         return Probed(turn.token, new_token, findings)
 
     async def _look(self, turn: Turn) -> Findings:
@@ -261,3 +258,10 @@ class Driver:
             token=turn.token,
             attempts=turn.attempts,
         )
+
+
+def _highest_token(findings: Findings) -> int:
+    """The highest token that log or agent have seen: a claim must come after all of them."""
+    epoch = findings.view.epoch if findings.view is not None else None
+    token = findings.tail.token if findings.tail is not None else None
+    return max(epoch or 0, token or 0)

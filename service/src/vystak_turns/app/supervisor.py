@@ -12,6 +12,7 @@ from vystak_turns.app.driver import Driver
 from vystak_turns.app.health import AgentHealth
 from vystak_turns.app.ledger import Ledger
 from vystak_turns.app.limits import Limits
+from vystak_turns.app.log_writer import OvertakenError
 from vystak_turns.app.world import World
 from vystak_turns.core.facts import LetGo
 from vystak_turns.ports import (
@@ -157,6 +158,10 @@ class Supervisor:
                 await driver.run()
             except NotOwnerError:
                 raise
+            except OvertakenError:
+                # The journal still names us, else the next commit says so: probe again, in peace.
+                _logger.warning("another driver wrote to the log", turn_id=turn_id)
+                await pauses.take()
             except Exception:
                 _logger.exception("driver failed, trying again", turn_id=turn_id)
                 await pauses.take()

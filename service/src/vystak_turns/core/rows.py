@@ -70,7 +70,7 @@ def end(turn: Turn, seq: int, failure: Failure | None) -> Turn:
 def _wait_for_agent(turn: Turn, fact: Probed) -> Step:
     at_cap = turn.attempts >= fact.findings.max_attempts and not turn.free_claim
     if at_cap and fact.findings.waited_out:
-        return turn, (Fail(_exhausted(turn)),)
+        return _end_wanted(turn, fact) if turn.intent else (turn, (Fail(_exhausted(turn)),))
     return turn, (Probe(Pace.LATER),)
 
 
