@@ -19,8 +19,8 @@ PIP := $(BIN)/python -m pip
 EDITABLE := $(PIP) install --quiet --no-deps --no-build-isolation $(PACKAGES:%=-e ./%)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up test lint format types imports pytest unit sim schema diagram lock \
-	wheels clean
+.PHONY: help setup demo up test lint format types imports pytest unit sim schema diagram settings \
+	lock wheels clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -67,6 +67,9 @@ schema: $(VENV)/.dev ## write openapi/turns.openapi.json from the app
 
 diagram: $(VENV)/.dev ## draw docs/state-machine.md from the core's table
 	@$(BIN)/python -m tests.support.state_diagram docs/state-machine.md
+
+settings: $(VENV)/.dev ## write the tables of settings into docs/operations.md
+	@$(BIN)/python -m tests.support.settings_tables docs/operations.md
 
 wheels: $(VENV)/.dev ## build the four wheels into dist/
 	@$(PIP) wheel --quiet --no-deps --no-build-isolation --wheel-dir dist $(PACKAGES:%=./%)
