@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, TypeAlias
 
+from vystak_turns_client.questions import tool_of
 from vystak_turns_client.retained import Retained
 from vystak_turns_rpc import events
 from vystak_turns_rpc.events import Event, TurnMessage
@@ -111,6 +112,11 @@ class Fold:
     def ended(self) -> bool:
         """Whether the terminal event was read."""
         return self._retained.ended
+
+    @property
+    def approval(self) -> Approval | None:
+        """The question that the turn waits on."""
+        return self._page.approval
 
     def feed(self, message: TurnMessage) -> None:
         """Take the next message of the log."""
@@ -244,11 +250,6 @@ def end_of(event: Event) -> tuple[End, str | None]:
     error = response.get("error")
     error = error if isinstance(error, dict) else {}
     return End(Outcome.FAILED, _word(error, "message"), _word(error, "code")), response_id
-
-
-def tool_of(payload: Json) -> str | None:
-    """Return the tool that a question is about, if it says so."""
-    return _word(payload, "tool") if isinstance(payload, dict) else None
 
 
 def as_text(output: Json) -> str:

@@ -65,11 +65,12 @@ class Storage(Protocol):
     """Where the panel keeps conversations. Every method is idempotent and durable on return.
 
     A conversation has at most one active turn, which is either attended by a persister or at rest
-    (parked past the deadline; a decision wakes it).
+    (parked past the deadline; a decision wakes it). A turn that is active no more because a newer
+    one superseded it is attended until it has ended, too.
     """
 
     async def active_turns(self) -> list[ActiveTurn]:
-        """Return the active turns that are not at rest: each needs a persister."""
+        """Return the turns that have not ended, were not given up and do not rest."""
 
     async def row(self, turn_id: str) -> MessageRow | None:
         """Return the turn's row, if it has one."""
@@ -84,13 +85,16 @@ class Storage(Protocol):
         """Keep the thread that the conversation's next turn goes on with."""
 
     async def clear_active_turn(self, turn: ActiveTurn) -> None:
-        """End the conversation's active turn, if it still is this one."""
+        """Note that the turn has ended; the conversation has no active turn if it was this one."""
+
+    async def give_up(self, turn: ActiveTurn) -> None:
+        """Do the same for a turn without an end in its log: it stays unsettled until cleared."""
 
     async def put_to_rest(self, turn: ActiveTurn) -> None:
         """Leave the turn active, without a persister until `wake`."""
 
-    async def wake(self, turn: ActiveTurn) -> None:
-        """Take the turn back from its rest; harmless for any other turn."""
+    async def wake(self, turn: ActiveTurn) -> bool:
+        """Take the turn back from its rest; tell whether it was at rest."""
 
     async def unsettled_turns(self, conversation_id: str) -> list[ActiveTurn]:
-        """Return the conversation's turns that rest or whose row says `error`: see look_again."""
+        """Return the conversation's turns that rest or were given up: see `look_again`."""
