@@ -8,6 +8,7 @@ import pytest
 
 from tests.support.promises import LABELS, check_done
 from tests.support.waiting import until
+from vystak_turns_rpc.errors import ErrorCode, RpcError
 
 if TYPE_CHECKING:
     from tests.support.live import Live, TurnRef
@@ -92,5 +93,20 @@ async def test_a_repeated_dispatch_is_acknowledged_and_not_run_again(live: Live)
     await live.ask(turn)
     live.control.release("one")
 
+    await check_done(live, turn)
+    assert await inputs(live, turn) == [FIRST]
+
+
+async def test_a_second_turn_on_a_running_thread_is_refused_by_name(live: Live) -> None:
+    live.control.hold("one")
+    turn = await live.dispatch(text=FIRST)
+    await live.control.wait_started("one")
+    thread_id = (await live.status(turn)).thread_id
+
+    with pytest.raises(RpcError, match=turn.turn_id) as refused:
+        await live.dispatch(thread_id, LATER)
+
+    assert refused.value.code == ErrorCode.THREAD_BUSY
+    live.control.release("one")
     await check_done(live, turn)
     assert await inputs(live, turn) == [FIRST]

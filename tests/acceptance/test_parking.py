@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ from tests.support import checkers
 from tests.support.graphs.approval import QUESTION, SPOKEN
 from tests.support.promises import check_done
 from vystak_turns_rpc.errors import ErrorCode, RpcError
-from vystak_turns_rpc.vocabulary import WireStatus
+from vystak_turns_rpc.vocabulary import FailureCode, WireStatus
 
 if TYPE_CHECKING:
     from tests.acceptance.conftest import StartLive
@@ -141,3 +142,35 @@ async def test_a_resume_of_an_ended_or_unknown_turn_is_refused_and_changes_nothi
     assert ended.value.code == unknown.value.code == ErrorCode.INVALID_PARAMS
     assert live.journal_rows() == rows
     assert await live.log(turn) == log
+
+
+async def test_of_many_decisions_at_once_exactly_one_wins(asking: Live) -> None:
+    turn = await parked(asking)
+
+    outcomes = await asyncio.gather(
+        *(asking.client.resume_detached(turn.turn_id, f"number {i}") for i in range(20)),
+        return_exceptions=True,
+    )
+
+    winners = [i for i, outcome in enumerate(outcomes) if not isinstance(outcome, BaseException)]
+    assert len(winners) == 1
+    assert all(isinstance(o, RpcError) for i, o in enumerate(outcomes) if i not in winners)
+    log = await check_done(asking, turn, STEPS)
+    assert f"The answer is number {winners[0]}." in checkers.page_of(log).text
+
+
+async def test_a_new_message_on_a_parked_thread_ends_the_parked_turn(asking: Live) -> None:
+    first = await parked(asking)
+    thread_id = (await asking.status(first)).thread_id
+    asking.control.forget()
+
+    second = await asking.dispatch(thread_id, "Do something else.")
+
+    await asking.wait_end(first)
+    ended = await asking.wait_status(first, WireStatus.FAILED)
+    assert ended.error is not None
+    assert ended.error.code == FailureCode.SUPERSEDED
+    checkers.check_one_end(await asking.log(first), "response.failed")
+    await asking.wait_status(second, WireStatus.PARKED)
+    await asking.client.resume_detached(second.turn_id, "yes")
+    await check_done(asking, second, STEPS)

@@ -73,8 +73,9 @@ async def test_a_branch_that_was_finished_is_not_run_again_and_stays_in_the_tran
     live = await start_live("steps:parallel")
     live.control.hold("two", "three")
     turn = await live.dispatch()
-    await live.control.wait_completed("one")
     await live.control.wait_started("three")
+    await live.control.wait_completed("one")
+    await live.wait_stored(turn, branches=1)
 
     await live.kill("agent")
     await live.start("agent")

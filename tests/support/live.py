@@ -253,6 +253,19 @@ class Live:
             if (await self.checkpoint(thread_id))["finished"]:
                 return
 
+    async def wait_stored(self, turn: TurnRef, branches: int) -> None:
+        """Wait until the results of so many branches of the step in flight are on disk."""
+        thread_id = (await self.status(turn)).thread_id
+        query = """
+            SELECT count(*) FROM writes WHERE thread_id = ? AND channel = 'messages' AND
+            checkpoint_id = (SELECT max(checkpoint_id) FROM checkpoints WHERE thread_id = ?)
+        """
+        async for _ in ticks(f"{branches} branches are stored"):
+            with closing(sqlite3.connect(self.stack.places.sessions_db)) as connection:
+                (stored,) = connection.execute(query, [thread_id, thread_id]).fetchone()
+            if stored == branches:
+                return
+
     async def wait_refusing(self, part: Part) -> None:
         """Wait until the agent or turn control, asked to stop, takes no more work."""
         url = self.stack.agent_url if part == "agent" else self.stack.http_url
@@ -280,11 +293,14 @@ async def _status_code(url: str) -> int:
 
 
 @asynccontextmanager
-async def live_stack(folder: Path, graph: str) -> AsyncIterator[Live]:
+async def live_stack(
+    folder: Path, graph: str, options: StackOptions | None = None
+) -> AsyncIterator[Live]:
     """Start the stack with a graph of `tests.support.graphs`; nothing restarts by itself."""
     control = Control(folder / "control")
     control.folder.mkdir(parents=True)
-    async with LocalStack(folder / "stack", stack_options(graph, control)) as stack:
+    options = options or stack_options(graph, control)
+    async with LocalStack(folder / "stack", options) as stack:
         await stack.wait_ready(PATIENCE_S)
         panel = await connect(stack.nats_url, stack.panel_creds)
         broker = await connect(stack.nats_url, stack.turns_creds, "_INBOX_turns")
