@@ -283,6 +283,12 @@ def test_a_boundary_that_the_log_has_forgotten_is_not_used() -> None:
     assert effects_of(probing(), found) == (Rewind(None), Resume(catch_up=True, after=None))
 
 
+def test_a_boundary_above_the_end_of_a_log_that_lost_its_last_messages_is_not_used() -> None:
+    found = findings(view(), tail(seq=LAST.seq - 1))
+
+    assert effects_of(probing(), found)[0] == Rewind(BOUNDARIES[0])
+
+
 def test_a_log_that_was_lost_is_begun_anew() -> None:
     found = replace(findings(view()), tail=None, head_seq=None)
 

@@ -191,6 +191,7 @@ class Driver:
             case Pace.NOW:
                 self._pauses.reset()
             case Pace.LATER:
+                self.waiting_for = self.waiting_for or "agent"
                 await self._pauses.take()
             case _:
                 assert_never(pace)

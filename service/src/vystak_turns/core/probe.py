@@ -81,15 +81,21 @@ def next_question(turn: Turn, view: AgentView) -> Question | None:
 def last_good_boundary(turn: Turn, findings: Findings, *, whole: bool) -> Boundary | None:
     """The newest boundary that a reader can be sent back to; `None`: the turn's start.
 
-    Boundaries that a rewind took back are deleted before it is appended, so only the log's age
-    can spoil one: its seq must still be retained. With `whole`, a log that has lost its start is
+    Boundaries that a rewind took back are deleted before it is appended, so only the log can
+    spoil one: its seq must still be retained (age takes the log's start, a broker that lost power
+    its end). With `whole`, a log that has lost its start is
     begun anew, so that the finished turn can be read from its first event.
     """
     if findings.tail is None or findings.head_seq is None:
         return None
     if whole and not log_is_whole(turn, findings.head_seq):
         return None
-    retained = [b for b in findings.boundaries if b.seq >= findings.head_seq]
+    last_seq = findings.tail.seq
+    retained = [
+        b
+        for b in findings.boundaries
+        if findings.head_seq <= b.seq and (last_seq is None or b.seq <= last_seq)
+    ]
     return retained[-1] if retained else None
 
 
