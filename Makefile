@@ -19,8 +19,8 @@ PIP := $(BIN)/python -m pip
 EDITABLE := $(PIP) install --quiet --no-deps --no-build-isolation $(PACKAGES:%=-e ./%)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up test lint format types imports pytest unit sim schema diagram settings \
-	lock wheels clean
+.PHONY: help setup demo up test lint format types imports pytest browser chromium unit sim \
+	schema diagram settings lock wheels clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -30,7 +30,7 @@ setup: $(VENV)/.dev ## make .venv with everything that the other commands need
 demo: $(VENV)/.runtime ## kill -9 agent and turn control in the middle of a turn and watch it finish
 	@$(BIN)/python examples/docker-panel-durable/demo.py
 
-up: $(VENV)/.runtime ## start NATS, turn control and the example agent; Ctrl-C stops them
+up: $(VENV)/.runtime ## start NATS, turn control, example agent and panel; Ctrl-C stops them
 	@$(BIN)/vystak-turns up
 
 test: lint types imports pytest ## lint, types, import rules and every test
@@ -52,9 +52,12 @@ imports: $(VENV)/.dev ## who may import whom
 	@echo "== imports"
 	@$(BIN)/lint-imports --no-logo
 
-pytest: $(VENV)/.dev ## every test
+pytest: $(VENV)/.dev chromium ## every test
 	@echo "== tests"
 	@$(BIN)/python -m pytest $(ARGS)
+
+browser: $(VENV)/.dev chromium ## the panel in Chromium; pictures: build/screenshots
+	@$(BIN)/python -m pytest tests/browser $(ARGS)
 
 unit: $(VENV)/.dev ## the fast tests only
 	@$(BIN)/python -m pytest tests/unit $(ARGS)
@@ -116,3 +119,15 @@ $(VENV)/.dev: $(VENV)/.created requirements/dev.txt $(OUR_PYPROJECTS)
 	@$(PIP) install --quiet --require-hashes -r requirements/dev.txt
 	@$(EDITABLE)
 	@touch $@ $(VENV)/.runtime
+
+# Chromium for tests/browser: installed where we may (root, on Debian or Ubuntu); elsewhere those
+# tests are skipped and say how to get it.
+chromium: $(VENV)/.created
+	@if command -v chromium >/dev/null || command -v google-chrome >/dev/null; then :; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		echo "== set-up: Chromium (about half a minute)"; \
+		export DEBIAN_FRONTEND=noninteractive; \
+		{ apt-get update -qq && apt-get install -qq -y --no-install-recommends \
+			chromium fonts-dejavu-core fonts-noto-color-emoji; } >/dev/null 2>$(VENV)/apt.log \
+			|| { echo "Chromium could not be installed:"; tail -n 5 $(VENV)/apt.log; }; \
+	else echo "== no Chromium, so no browser tests: apt-get install chromium"; fi

@@ -90,8 +90,12 @@ def up(
     nats_port: Annotated[int | None, typer.Option(min=0, max=65535, help="[4222]")] = None,
     http_port: Annotated[int | None, typer.Option(min=0, max=65535, help="[8130]")] = None,
     agent_port: Annotated[int | None, typer.Option(min=0, max=65535, help="[8000]")] = None,
+    panel_port: Annotated[int | None, typer.Option(min=0, max=65535, help="[8100]")] = None,
 ) -> None:
-    """Run NATS, turn control and an agent on this machine, without Docker, until Ctrl-C."""
+    """Run NATS, turn control, an agent and the panel on this machine until Ctrl-C.
+
+    Needs no Docker. The panel, a web page, is an example: it is there inside a checkout.
+    """
     from rich.console import Console  # noqa: PLC0415
 
     from vystak_turns.embedded.places import StackError  # noqa: PLC0415
@@ -100,7 +104,7 @@ def up(
 
     if example and agent_command:
         _fail("give either --example or --agent-command", WRONG_SETTINGS)
-    ports = ports_of(nats_port, http_port, agent_port)
+    ports = ports_of(nats_port, http_port, agent_port, panel_port)
     options = UpOptions(folder, agent_name, agent_command, ports)
 
     async def run() -> None:

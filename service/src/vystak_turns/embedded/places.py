@@ -10,7 +10,7 @@ import shutil
 import socket
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Final
 
@@ -23,14 +23,15 @@ class StackError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """TCP ports of the three parts; 0: any free one."""
+    """TCP ports of the parts; 0: any free one."""
 
     nats: int = 0
     http: int = 0
     agent: int = 0
+    panel: int = 0
 
 
-USUAL_PORTS: Final = Ports(nats=4222, http=8130, agent=8000)
+USUAL_PORTS: Final = Ports(nats=4222, http=8130, agent=8000, panel=8100)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,16 @@ class Places:
     def sessions_db(self) -> Path:
         """File of the agent's checkpointer."""
         return self.folder / "sessions.db"
+
+    @property
+    def panel_db(self) -> Path:
+        """File of the panel's conversations."""
+        return self.folder / "panel.db"
+
+    @property
+    def panel_token(self) -> Path:
+        """File with the word that lets a browser in at the panel; made by the panel."""
+        return self.folder / "credentials" / "panel.token"
 
     @property
     def lock(self) -> Path:
@@ -102,9 +113,7 @@ def free_ports(wanted: Ports) -> Ports:
     """Return the wanted ports, and any free one for each that is taken or 0."""
     with contextlib.ExitStack() as probes:
         # All are held at once, so that no two of them are the same.
-        bound = [
-            probes.enter_context(_bound(port)) for port in (wanted.nats, wanted.http, wanted.agent)
-        ]
+        bound = [probes.enter_context(_bound(port)) for port in astuple(wanted)]
         return Ports(*(probe.getsockname()[1] for probe in bound))
 
 

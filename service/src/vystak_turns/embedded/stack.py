@@ -1,4 +1,4 @@
-"""The stack on one machine: nats-server with its two roles, turn control and one agent.
+"""The stack on one machine: nats-server with its two roles, turn control, an agent, a panel.
 
 The command `vystak-turns up` shows it to a person; the demo and the acceptance tests drive it.
 """
@@ -31,11 +31,13 @@ from vystak_turns.embedded.places import (
     write_creds,
 )
 
-Part: TypeAlias = Literal["nats", "agent", "turns"]
+Part: TypeAlias = Literal["nats", "agent", "turns", "panel"]
 
+# Those of every stack; a panel is there only if its command is given.
 PARTS: Final[tuple[Part, ...]] = ("nats", "agent", "turns")
+PANEL: Final[Part] = "panel"
 # Turn control lets go of its turns first, and the broker outlives everyone who publishes.
-STOP_ORDER: Final[tuple[Part, ...]] = ("turns", "agent", "nats")
+STOP_ORDER: Final[tuple[Part, ...]] = (PANEL, "turns", "agent", "nats")
 
 READY_TIMEOUT_S: Final = 60.0
 POLL_S: Final = 0.05
@@ -55,9 +57,10 @@ class StackOptions:
 
     Attributes:
         agent_command: starts the agent; `{name}`, `{host}` and `{port}` in a word are filled in.
+        panel_command: starts a panel, filled in likewise; empty: none is started.
         agent_name: the name under which panels ask for the agent.
         ports: wanted ports; one that is taken is replaced by a free one.
-        agent_environment, turns_environment: added to our own environment.
+        agent_environment, turns_environment, panel_environment: added to our own environment.
         restart: the parts that are started again whenever they end.
         on_line: takes every line of output; it is in the folder's `logs` too.
 
@@ -68,12 +71,14 @@ class StackOptions:
     ports: Ports = field(default_factory=Ports)
     agent_environment: Mapping[str, str] = field(default_factory=dict)
     turns_environment: Mapping[str, str] = field(default_factory=dict)
-    restart: frozenset[Part] = frozenset(PARTS)
+    panel_command: Sequence[str] = ()
+    panel_environment: Mapping[str, str] = field(default_factory=dict)
+    restart: frozenset[Part] = frozenset((*PARTS, PANEL))
     on_line: OnLine = _silent
 
 
 class LocalStack:
-    """Three processes on a folder; everything that must survive is in the folder.
+    """The processes on a folder; everything that must survive is in the folder.
 
     Started again on the same folder, the stack goes on where it was left.
     """
@@ -101,6 +106,11 @@ class LocalStack:
         return f"http://{LOOPBACK}:{self.ports.agent}"
 
     @property
+    def panel_url(self) -> str:
+        """Address of the panel, without the word that lets a browser in."""
+        return f"http://{LOOPBACK}:{self.ports.panel}"
+
+    @property
     def panel_creds(self) -> Path:
         """Credentials of panels and command lines, as `VYSTAK_NATS_CREDS` takes them."""
         return self.places.creds("panel")
@@ -126,8 +136,8 @@ class LocalStack:
         self._held.enter_context(locked(self.places))
         try:
             self._prepare()
-            for part in PARTS:
-                await self._children[part].start()
+            for child in self._children.values():
+                await child.start()
         except BaseException:
             await self.stop()
             raise
@@ -184,7 +194,7 @@ class LocalStack:
             child.restart = wanted
 
     async def wait_ready(self, timeout_s: float = READY_TIMEOUT_S) -> None:
-        """Wait until turn control and the agent say that they are ready.
+        """Wait until turn control, the agent and the panel say that they are ready.
 
         Raises:
             StackError: they did not within `timeout_s`; its words show the part's last output.
@@ -196,6 +206,9 @@ class LocalStack:
                 await _answers(http, f"{self.http_url}/readyz")
                 waiting_for = "agent"
                 await _answers(http, f"{self.agent_url}/healthz")
+                if PANEL in self._children:
+                    waiting_for = PANEL
+                    await _answers(http, f"{self.panel_url}/health")
         except TimeoutError:
             last = "\n".join(self.log(waiting_for).splitlines()[-20:])
             words = f"{waiting_for} is not ready after {timeout_s:g} s; its last output:\n{last}"
@@ -207,11 +220,15 @@ class LocalStack:
         passwords = {role: new_password() for role in ("turns", "panel")}
         for role, password in passwords.items():
             write_creds(self.places.creds(role), role, password)
+        agent = self._filled(self.options.agent_command, self.ports.agent)
         self._children = {
             "nats": self._child("nats", self._nats_command(), _broker_secrets(passwords)),
-            "agent": self._child("agent", self._agent_command(), self._agent_environment()),
+            "agent": self._child("agent", agent, self._agent_environment()),
             "turns": self._child("turns", self._turns_command(), self._turns_environment()),
         }
+        if self.options.panel_command:
+            command = self._filled(self.options.panel_command, self.ports.panel)
+            self._children[PANEL] = self._child(PANEL, command, self._panel_environment())
 
     def _child(self, part: Part, command: Sequence[str], environment: Mapping[str, str]) -> Child:
         own = {name: value for name, value in os.environ.items() if name not in _FOREIGN}
@@ -230,13 +247,24 @@ class LocalStack:
         command = [program("nats-server", cure), "-c", config, "-a", LOOPBACK]
         return [*command, "-p", str(self.ports.nats), "-sd", str(self.places.nats_data)]
 
-    def _agent_command(self) -> list[str]:
-        values = {"name": self.options.agent_name, "host": LOOPBACK, "port": str(self.ports.agent)}
-        return [_filled(word, values) for word in self.options.agent_command]
+    def _filled(self, words: Sequence[str], port: int) -> list[str]:
+        values = {"name": self.options.agent_name, "host": LOOPBACK, "port": str(port)}
+        return [_filled(word, values) for word in words]
 
     def _agent_environment(self) -> dict[str, str]:
         paths = {"VYSTAK_SESSIONS_PATH": str(self.places.sessions_db)}
         return {**paths, **self.options.agent_environment}
+
+    def _panel_environment(self) -> dict[str, str]:
+        return {
+            **self.panel_environment,
+            "VYSTAK_NATS_SUBJECT_PREFIX": "vystak",
+            "VYSTAK_NATS_NAMESPACE": "default",
+            "VYSTAK_AGENT_NAME": self.options.agent_name,
+            "PANEL_DB": str(self.places.panel_db),
+            "PANEL_TOKEN_FILE": str(self.places.panel_token),
+            **self.options.panel_environment,
+        }
 
     def _turns_command(self) -> list[str]:
         return [program("vystak-turns", "pip install vystak-turns"), "serve"]

@@ -7,7 +7,6 @@ import secrets
 import shlex
 import shutil
 import sys
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -15,11 +14,11 @@ from typing import Final
 from rich.console import Console
 from rich.text import Text
 
-from vystak_turns.embedded.example import example_agent
-from vystak_turns.embedded.places import USUAL_PORTS, Ports
+from vystak_turns.embedded.example import PartCommand, example_agent, example_panel
+from vystak_turns.embedded.places import USUAL_PORTS, Ports, StackError
 from vystak_turns.embedded.stack import LocalStack, StackOptions
 
-_COLORS: Final = {"nats": "magenta", "agent": "green", "turns": "cyan"}
+_COLORS: Final = {"nats": "magenta", "agent": "green", "turns": "cyan", "panel": "blue"}
 # nats-server greets with forty lines of information.
 _CHATTER: Final = "[INF]"
 
@@ -55,22 +54,31 @@ async def up(options: UpOptions, stop: asyncio.Event, console: Console) -> None:
 
 
 def _stack_options(options: UpOptions, console: Console) -> StackOptions:
-    words, environment = _agent(options)
+    agent, panel = _agent(options), _panel()
     return StackOptions(
-        agent_command=words,
+        agent_command=agent.words,
         agent_name=options.agent_name,
-        agent_environment=environment,
+        agent_environment=agent.environment,
+        panel_command=panel.words,
+        panel_environment=panel.environment,
         turns_environment={"VYSTAK_LOG_FORMAT": "console"},
         ports=options.ports,
         on_line=_Printer(console),
     )
 
 
-def _agent(options: UpOptions) -> tuple[tuple[str, ...], Mapping[str, str]]:
+def _agent(options: UpOptions) -> PartCommand:
     if options.agent_command:
-        return tuple(shlex.split(options.agent_command)), {}
-    example = example_agent(Path.cwd())
-    return example.words, example.environment
+        return PartCommand(tuple(shlex.split(options.agent_command)), {})
+    return example_agent(Path.cwd())
+
+
+def _panel() -> PartCommand:
+    try:
+        return example_panel(Path.cwd())
+    except StackError:
+        # An agent of one's own, outside a checkout.
+        return PartCommand((), {})
 
 
 async def _until_ready_or_stopped(stack: LocalStack, stop: asyncio.Event) -> None:
@@ -91,6 +99,9 @@ def _show(stack: LocalStack, options: UpOptions, console: Console) -> None:
     lines += [f"  NATS          {stack.nats_url}  as the role panel: {stack.panel_creds}"]
     lines += [f"  turn control  {stack.http_url}  /readyz, /openapi.json"]
     lines += [f"  agent         {stack.agent_url}  {options.agent_name}", ""]
+    if stack.options.panel_command:
+        token = stack.places.panel_token.read_text(encoding="utf-8").strip()
+        lines += ["open this in a browser:", f"  {stack.panel_url}/?token={token}", ""]
     lines += _notices(options.ports, stack.ports)
     lines += ["in another terminal (Ctrl-C here stops everything):"]
     lines += commands(stack, options.agent_name, f"turn-{secrets.token_hex(4)}")
@@ -100,7 +111,7 @@ def _show(stack: LocalStack, options: UpOptions, console: Console) -> None:
 def _notices(wanted: Ports, used: Ports) -> list[str]:
     return [
         f"  port {getattr(wanted, part)} is taken: {part} listens on {getattr(used, part)}"
-        for part in ("nats", "http", "agent")
+        for part in ("nats", "http", "agent", "panel")
         if getattr(wanted, part) not in (0, getattr(used, part))
     ]
 
@@ -145,7 +156,9 @@ class _Printer:
         self._console.print(name + Text(line), soft_wrap=True)
 
 
-def ports_of(nats: int | None, http: int | None, agent: int | None) -> Ports:
+def ports_of(
+    nats: int | None, http: int | None, agent: int | None, panel: int | None = None
+) -> Ports:
     """Return the chosen ports, the usual ones where none was chosen."""
-    chosen = {"nats": nats, "http": http, "agent": agent}
+    chosen = {"nats": nats, "http": http, "agent": agent, "panel": panel}
     return replace(USUAL_PORTS, **{k: v for k, v in chosen.items() if v is not None})
