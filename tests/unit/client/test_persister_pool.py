@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -50,11 +51,14 @@ class LiveLog:
         place = 0
         while True:
             async with self._grown:
-                await self._grown.wait_for(lambda at=place: len(self.messages) > at)
+                await self._grown.wait_for(partial(self._has, place))
             yield self.messages[place]
             place += 1
             if self.messages[place - 1].event == COMPLETED:
                 return
+
+    def _has(self, place: int) -> bool:
+        return len(self.messages) > place
 
     async def rest(self, subject: str, after_stream_seq: int) -> list[LoggedMessage]:
         return self.messages
