@@ -3,11 +3,13 @@ ARG BASE=python:3.11-slim
 
 FROM ${BASE} AS build
 WORKDIR /src
-COPY requirements/image-build.txt requirements/image-turns.txt requirements/
+# The same first steps in every image of ours: they are made once.
+COPY requirements/image-build.txt requirements/
 RUN python3 -m venv /build \
  && /build/bin/pip install --no-cache-dir --require-hashes -r requirements/image-build.txt \
- && python3 -m venv --without-pip /app \
- && /build/bin/pip --python /app/bin/python install --no-cache-dir --require-hashes \
+ && python3 -m venv --without-pip /app
+COPY requirements/image-turns.txt requirements/
+RUN /build/bin/pip --python /app/bin/python install --no-cache-dir --require-hashes \
       -r requirements/image-turns.txt
 COPY rpc_schema rpc_schema
 COPY service service
