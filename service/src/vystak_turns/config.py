@@ -31,13 +31,22 @@ class SettingsError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class AgentPlace:
-    """One agent: its address and the subject on which its turns are asked for."""
+    """One agent: its address and the subjects on which its turns are asked for.
+
+    `turn_base` belongs to `tasks_subject`; requests on `more_subjects` name turns of that base too.
+    """
 
     name: str
     url: str
     tasks_subject: str
     queue_group: str
     turn_base: str
+    more_subjects: tuple[str, ...] = ()
+
+    @property
+    def subjects(self) -> tuple[str, ...]:
+        """Every subject on which requests are taken."""
+        return (self.tasks_subject, *self.more_subjects)
 
 
 class Settings(BaseSettings):
@@ -75,6 +84,12 @@ class Settings(BaseSettings):
     nats_namespace: str = Field("default", description="Namespace of the agents.")
     nats_subject: str | None = Field(
         None, description="Tasks subject of the one agent, in place of the derived one."
+    )
+    nats_more_prefixes: Annotated[tuple[str, ...], NoDecode] = Field(
+        (),
+        description="Further prefixes, with commas between, under which requests are taken too. "
+        "Turn logs stay under VYSTAK_NATS_SUBJECT_PREFIX: some panels use that one for logs and "
+        "`vystak` for requests.",
     )
     stream_max_age_s: int = Field(
         DEFAULT_MAX_AGE_S,
@@ -212,6 +227,11 @@ class Settings(BaseSettings):
     def _read_agents(cls, value: Any) -> Any:
         return _json_object(value) if isinstance(value, str) else value
 
+    @field_validator("nats_more_prefixes", mode="before")
+    @classmethod
+    def _read_prefixes(cls, value: Any) -> Any:
+        return tuple(part.strip() for part in value.split(",")) if isinstance(value, str) else value
+
     @field_validator("nats_url")
     @classmethod
     def _check_broker(cls, value: str) -> str:
@@ -229,13 +249,9 @@ class Settings(BaseSettings):
         places: dict[str, AgentPlace] = {}
         for name, url in self._named_agents().items():
             place = self._place(name, url)
-            other = places.setdefault(place.tasks_subject, place)
-            if other is not place:
-                raise ValueError(
-                    f"VYSTAK_AGENTS: {other.name!r} and {name!r} would share the subject "
-                    f"{place.tasks_subject}: rename one of them"
-                )
-        return tuple(places.values())
+            for subject in place.subjects:
+                _claim(places, subject, place)
+        return tuple(dict.fromkeys(places.values()))
 
     def servers(self) -> list[str]:
         """Return the broker's addresses."""
@@ -280,7 +296,16 @@ class Settings(BaseSettings):
         except ValueError as error:
             raise ValueError(f"{variable}: the address of {name!r} is wrong: {error}") from None
         subject = self._subject(name)
-        return AgentPlace(name, url.rstrip("/"), subject, queue_group(name), turn_base(subject))
+        more = tuple(other for other in self._more_subjects(name) if other != subject)
+        group, base = queue_group(name), turn_base(subject)
+        return AgentPlace(name, url.rstrip("/"), subject, group, base, more)
+
+    def _more_subjects(self, name: str) -> tuple[str, ...]:
+        try:
+            prefixes = dict.fromkeys(self.nats_more_prefixes)
+            return tuple(tasks_subject(prefix, self.nats_namespace, name) for prefix in prefixes)
+        except ValueError as error:
+            raise ValueError(f"VYSTAK_NATS_MORE_PREFIXES: {error}") from None
 
     def _subject(self, name: str) -> str:
         if self.nats_subject is None:
@@ -299,6 +324,15 @@ class Settings(BaseSettings):
         return self.nats_subject
 
 
+def _claim(places: dict[str, AgentPlace], subject: str, place: AgentPlace) -> None:
+    other = places.setdefault(subject, place)
+    if other is not place:
+        raise ValueError(
+            f"VYSTAK_AGENTS: {other.name!r} and {place.name!r} would share the subject "
+            f"{subject}: rename one of them"
+        )
+
+
 def load() -> Settings:
     """Read the settings from the environment.
 
@@ -309,8 +343,8 @@ def load() -> Settings:
     try:
         return Settings()
     except ValidationError as error:
-        lines = [_in_words(item) for item in error.errors(include_url=False, include_input=False)]
-        raise SettingsError("\n".join(lines)) from None
+        items = error.errors(include_url=False, include_input=False)
+        raise SettingsError("\n".join(_in_words(item) for item in items)) from None
 
 
 def variable_of(field: str) -> str:

@@ -66,7 +66,7 @@ class Service:
             self._broker.client, api, self._streams, settings.broker_answer_s
         )
         self._broker.on_loss(self._turn_log.disconnected)
-        tasks = [Tasks(p.name, p.tasks_subject, p.queue_group) for p in self._places]
+        tasks = [Tasks(p.name, s, p.queue_group) for p in self._places for s in p.subjects]
         bounds = Bounds(settings.max_requests_in_hand, settings.max_requests_waiting)
         self._intake = RpcIntake(
             self._broker, tasks, self._carry_out, settings.nats_inbox_prefix, bounds
@@ -125,7 +125,7 @@ class Service:
         """Tell how everything stands without which no turn can be carried out."""
         return [
             self._broker_part(),
-            *(self._subscription_part(place) for place in self._places),
+            *(self._subscription_part(p, s) for p in self._places for s in p.subjects),
             *(self._stream_part(settings.name) for settings in self._wanted),
             await self._journal_part(),
             *(self._agent_part(place) for place in self._places),
@@ -265,13 +265,14 @@ class Service:
         words = config.without_password(self._settings.nats_url)
         return Part(name="broker", ready=True, state="connected", words=words)
 
-    def _subscription_part(self, place: config.AgentPlace) -> Part:
-        state = self._intake.state(place.name)
+    def _subscription_part(self, place: config.AgentPlace, subject: str) -> Part:
+        state = self._intake.state(subject)
+        addition = "" if subject == place.tasks_subject else f" on {subject}"
         return Part(
-            name=f"subscription {place.name}",
+            name=f"subscription {place.name}{addition}",
             ready=state is State.ON,
             state=state.value,
-            words=f"{place.tasks_subject}, queue group {place.queue_group}",
+            words=f"{subject}, queue group {place.queue_group}",
         )
 
     def _stream_part(self, name: str) -> Part:

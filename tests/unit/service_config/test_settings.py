@@ -190,3 +190,33 @@ def test_a_credentials_file_of_another_form_is_refused(tmp_path: Path, text: str
 def test_a_missing_credentials_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="nowhere"):
         broker_credentials(tmp_path / "nowhere")
+
+
+def test_further_prefixes_add_subjects_and_leave_the_turns_base(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    settings = loaded(
+        monkeypatch,
+        AGENTS=TWO,
+        NATS_SUBJECT_PREFIX="acme",
+        NATS_MORE_PREFIXES="vystak, acme,vystak",
+    )
+
+    first, second = settings.agent_places()
+    assert first.subjects == ("acme.default.agents.a.tasks", "vystak.default.agents.a.tasks")
+    assert second.subjects == ("acme.default.agents.b.tasks", "vystak.default.agents.b.tasks")
+    assert (first.turn_base, second.turn_base) == ("acme.default", "acme.default")
+
+
+def test_a_further_prefix_that_is_no_subject_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
+    words = refused(monkeypatch, AGENTS=ONE, NATS_MORE_PREFIXES="vystak,")
+
+    assert "VYSTAK_NATS_MORE_PREFIXES" in words
+
+
+def test_agents_that_would_share_a_further_subject_are_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    same = '{"a b": "http://h", "a-b": "http://i"}'
+
+    assert "rename one of them" in refused(monkeypatch, AGENTS=same, NATS_MORE_PREFIXES="x")

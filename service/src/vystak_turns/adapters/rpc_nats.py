@@ -61,7 +61,7 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Tasks:
-    """One agent's tasks subject, and the queue group that its replicas share."""
+    """A subject on which an agent's turns are asked for, and the group that its replicas share."""
 
     agent: str
     subject: str
@@ -77,7 +77,7 @@ class Bounds:
 
 
 class RpcIntake:
-    """Keeps one subscription for each agent and answers what comes in."""
+    """Keeps one subscription for each subject and answers what comes in."""
 
     def __init__(
         self,
@@ -93,15 +93,15 @@ class RpcIntake:
         self._inbox_prefix = inbox_prefix
         self._bounds = bounds
         self._slots = asyncio.Semaphore(bounds.in_hand)
-        self._states = {one.agent: State.WAITING for one in tasks}
-        self._lost = {one.agent: asyncio.Event() for one in tasks}
+        self._states = {one.subject: State.WAITING for one in tasks}
+        self._lost = {one.subject: asyncio.Event() for one in tasks}
         self._live: dict[str, Subscription] = {}
         self._keepers: set[asyncio.Task[None]] = set()
         self._requests: set[asyncio.Task[None]] = set()
 
-    def state(self, agent: str) -> State:
-        """Tell how an agent's subscription stands."""
-        state = self._states[agent]
+    def state(self, subject: str) -> State:
+        """Tell how a subject's subscription stands."""
+        state = self._states[subject]
         if state is State.ON and not self._connection.client.is_connected:
             return State.WAITING
         return state
@@ -109,7 +109,7 @@ class RpcIntake:
     def start(self) -> None:
         """Begin to subscribe; it happens as soon as there is a connection."""
         for one in self._tasks:
-            keeper = asyncio.create_task(self._keep(one), name=f"subscription of {one.agent}")
+            keeper = asyncio.create_task(self._keep(one), name=f"subscription {one.subject}")
             self._keepers.add(keeper)
 
     async def stop(self) -> None:
@@ -128,11 +128,11 @@ class RpcIntake:
         """Hear of a refusal (in lower case); if it is about a subscription, try it again later."""
         for one in self._tasks:
             if "subscription" in words and f'"{one.subject.lower()}"' in words:
-                self._states[one.agent] = State.REFUSED
-                self._lost[one.agent].set()
+                self._states[one.subject] = State.REFUSED
+                self._lost[one.subject].set()
 
     async def _keep(self, one: Tasks) -> None:
-        lost = self._lost[one.agent]
+        lost = self._lost[one.subject]
         while True:
             await self._connection.wait_connected()
             lost.clear()
@@ -147,7 +147,7 @@ class RpcIntake:
 
     async def _subscribe(self, one: Tasks) -> None:
         client = self._connection.client
-        self._live[one.agent] = await client.subscribe(
+        self._live[one.subject] = await client.subscribe(
             one.subject,
             queue=one.queue_group,
             cb=functools.partial(self._take, one.agent),
@@ -155,15 +155,15 @@ class RpcIntake:
         )
         # A refusal arrives before the answer to the flush.
         await client.flush()
-        if not self._lost[one.agent].is_set():
-            self._states[one.agent] = State.ON
+        if not self._lost[one.subject].is_set():
+            self._states[one.subject] = State.ON
             _log.info("taking requests", agent=one.agent, subject=one.subject)
 
     async def _unsubscribe(self, one: Tasks) -> bool:
-        was_on = self._states[one.agent] is State.ON
+        was_on = self._states[one.subject] is State.ON
         if was_on:
-            self._states[one.agent] = State.WAITING
-        subscription = self._live.pop(one.agent, None)
+            self._states[one.subject] = State.WAITING
+        subscription = self._live.pop(one.subject, None)
         if subscription is not None:
             with contextlib.suppress(Error, OSError):
                 await subscription.unsubscribe()
