@@ -21,6 +21,7 @@ from tests.support.turn_events import (
     result,
     rewind,
 )
+from vystak_turns_client.fold import fold
 from vystak_turns_client.frames import KEEP_ALIVE, Frame, FrameFeed, Position, encode
 from vystak_turns_client.retained import LoggedMessage
 from vystak_turns_rpc import events
@@ -92,7 +93,33 @@ def logs_with_two_rewinds() -> list[list[LoggedMessage]]:
     return found
 
 
-@pytest.mark.parametrize("logs", [logs_with_one_rewind(), logs_with_two_rewinds()])
+def logs_that_use_seqs_twice() -> list[list[LoggedMessage]]:
+    """As the original writes them: what was published right before a crash was not noted."""
+    chance = random.Random(5)
+    found = []
+    for _ in range(60):
+        messages: list[LoggedMessage] = []
+        seq = 0
+        said = [CREATED, delta("a"), *called("c", "t"), asks("t"), result("c", "ok"), delta("b")]
+        for number, event in enumerate([*said[: chance.randrange(2, 9)], COMPLETED]):
+            messages.append(LoggedMessage(seq, event, len(messages) + 5))
+            seq += 1
+            if chance.random() < 0.3:
+                # Up to two messages are not noted: the rewind, or the next event, has their seq.
+                seq = max(seq - chance.randrange(3), 0)
+                if event is not COMPLETED and number:
+                    back = rewind(chance.randrange(-1, seq + 1))
+                    messages.append(LoggedMessage(seq, back, len(messages) + 5))
+                    seq += 1
+        found.append(messages)
+    return found
+
+
+@pytest.mark.parametrize(
+    "logs",
+    [logs_with_one_rewind(), logs_with_two_rewinds(), logs_that_use_seqs_twice()],
+    ids=["one rewind", "two rewinds", "seqs that are used twice"],
+)
 def test_from_every_place_at_every_length_of_the_log_the_browser_ends_up_the_same(
     logs: list[list[LoggedMessage]],
 ) -> None:
@@ -333,3 +360,14 @@ def test_a_place_reads_back_as_it_was_written() -> None:
     assert Position.parse(str(Position(1, 2, 3))) == Position(1, 2, 3)
     assert Position.parse(None) is None
     assert Position.parse("") is None
+
+
+def test_the_page_and_the_row_are_made_of_the_same_events() -> None:
+    for messages in [*logs_with_two_rewinds(), *logs_that_use_seqs_twice()]:
+        browser = Browser()
+        browser.get([frame for _, frame in live(messages)])
+        seen = fold(messages)
+        texts = [frame["text"] for frame in browser.shown if frame["type"] == "delta"]
+        answered = {f["tool_call_id"] for f in browser.shown if f["type"] == "tool_result"}
+        assert "".join(texts) == seen.text
+        assert answered == {call.call_id for call in seen.tool_calls if call.output is not None}
