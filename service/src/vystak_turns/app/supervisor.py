@@ -152,9 +152,8 @@ class Supervisor:
         """Drive; a defect of ours must not leave a turn without a driver (R9)."""
         pauses = self._world.pauses()
         while not self._stopping:
-            driver = Driver(self._world, turn_id)
-            self._drivers[turn_id] = driver
             try:
+                driver = self._drivers[turn_id] = Driver(self._world, turn_id)
                 await driver.run()
             except NotOwnerError:
                 raise
