@@ -198,6 +198,17 @@ def test_row_8_rewinds_when_something_came_after_the_question() -> None:
     assert effects == (Rewind(LAST), Resume(catch_up=True, after=LAST, decisions=decisions))
 
 
+def test_row_8_catches_up_when_one_of_the_questions_has_been_used_up() -> None:
+    second = Question("i2", "and this?")
+    park = replace(decided_turn().park or PARK, questions=(QUESTION, second))
+    found = findings(view(questions=(QUESTION,)), tail(Asked(1, "i1")))
+
+    effects = effects_of(replace(decided_turn(), park=park), found)
+
+    decisions = (Decision("i1", "yes"),)
+    assert effects == (Rewind(LAST), Resume(catch_up=True, after=LAST, decisions=decisions))
+
+
 def test_row_8_counts_from_the_second_delivery_on() -> None:
     found = findings(view(questions=(QUESTION,)), tail(Asked(1, "i1")))
 

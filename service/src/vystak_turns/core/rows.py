@@ -111,8 +111,10 @@ def _continue(turn: Turn, fact: Probed) -> Step:
 
 def _deliver_decisions(turn: Turn, fact: Probed) -> Step:
     decisions = _pending_decisions(turn, _view(fact))
-    if turn.park is not None and probe.asks_already(fact.findings.tail, turn.park):
-        # Nothing was lost: readers saw everything up to the question (no rewind on a park).
+    asked = turn.park is not None and probe.asks_already(fact.findings.tail, turn.park)
+    if asked and _same_questions(turn, _view(fact)):
+        # Nothing was lost: readers saw everything up to the question (no rewind on a park). A
+        # question less would mean that its task finished since, perhaps without being told.
         return _claim(turn, fact, (), Resume(catch_up=False, after=None, decisions=decisions))
     boundary = probe.last_good_boundary(turn, fact.findings, whole=False)
     rewind = _rewind_to(turn, fact.findings, boundary)
