@@ -275,6 +275,18 @@ def test_row_9_asks_the_second_question_of_a_known_park_without_a_rewind() -> No
     assert effect.park.decisions == (Decision("i1", "yes"),)
 
 
+def test_row_9_shows_everything_again_when_the_log_lost_its_start_between_two_questions() -> None:
+    second = Question("i2", "and this?")
+    park = replace(decided_turn().park or PARK, questions=(QUESTION, second))
+    found = replace(
+        findings(view(questions=(QUESTION, second)), tail(Asked(1, "i1"))), head_seq=LAST.seq
+    )
+
+    effects = effects_of(replace(decided_turn(), park=park), found)
+
+    assert effects == (Rewind(None), CatchUp(None, "ck2"))
+
+
 def test_row_10_says_where_the_turn_goes_on_and_continues() -> None:
     after, effects = step(probing(), probed(findings(view())))
 
