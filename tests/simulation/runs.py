@@ -1,4 +1,4 @@
-"""One run of one flow under one plan of deaths, and all plans of a flow."""
+"""One run of one flow under one plan of blows, and all plans of a flow."""
 
 from __future__ import annotations
 
@@ -7,31 +7,17 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
+from tests.simulation.blows import Blow, Kind, Plan, Victim, When
+from tests.simulation.callers import Caller
 from tests.simulation.checkers import violations
-from tests.simulation.crashes import Crash, Victim, When
+from tests.simulation.flows import FLOWS, Flow
 from tests.simulation.virtual_time import DeadlockError, run_virtually
-from tests.simulation.world import Caller, SimulatedWorld
+from tests.simulation.world import AGENTS, SimulatedWorld
 
-_DEADLINE_S = 300.0
+_DEADLINE_S: Final = 600.0
 """Virtual seconds after which a turn that has not ended counts as lost."""
-
-
-@dataclass(frozen=True, slots=True)
-class Flow:
-    """What the caller asks for: one or two turns on a thread, and how they must end."""
-
-    name: str
-    inputs: tuple[str, ...]
-    status: str = "done"
-
-
-FLOWS = (
-    Flow("plain tools", ("tools:2",)),
-    Flow("second turn of a thread", ("hello", "tools:1")),
-    Flow("approval before a tool", ("approval",)),
-    Flow("text before a question", ("ask",)),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,19 +25,19 @@ class Outcome:
     """What a run showed: broken rules, and the names of all effects in order."""
 
     flow: Flow
-    plan: tuple[Crash, ...]
+    plan: Plan
     violations: tuple[str, ...]
-    effects: tuple[str, ...]
+    effects: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        plan = ",".join(str(c) for c in self.plan) or "no crash"
+        plan = ",".join(str(blow) for blow in self.plan) or "no blow"
         return f"{self.flow.name} [{plan}]: {'; '.join(self.violations) or 'ok'}"
 
 
-def run(flow: Flow, plan: tuple[Crash, ...] = ()) -> Outcome:
-    """Run a flow; the same flow and plan give the same run."""
+def run(flow: Flow, plan: Plan = (), seed: int = 0) -> Outcome:
+    """Run a flow; the same flow, plan and seed give the same run."""
     with tempfile.TemporaryDirectory(dir=_memory_folder()) as folder:
-        return run_virtually(_run(flow, plan, Path(folder) / "turns.db"))
+        return run_virtually(_run(flow, plan, seed, Path(folder) / "turns.db"))
 
 
 def _memory_folder() -> str | None:
@@ -59,8 +45,8 @@ def _memory_folder() -> str | None:
     return "/dev/shm" if Path("/dev/shm").is_dir() else None
 
 
-async def _run(flow: Flow, plan: tuple[Crash, ...], journal: Path) -> Outcome:
-    world = SimulatedWorld(journal, plan)
+async def _run(flow: Flow, plan: Plan, seed: int, journal: Path) -> Outcome:
+    world = SimulatedWorld(journal, plan, seed=seed, max_age_s=flow.max_age_s)
     found: list[str] = []
     try:
         await world.start()
@@ -72,36 +58,69 @@ async def _run(flow: Flow, plan: tuple[Crash, ...], journal: Path) -> Outcome:
         found.append(f"the run broke: {error!r}")
     finally:
         await world.close()
-    return Outcome(flow, plan, tuple(found), tuple(world.crashes.names))
+    return Outcome(flow, plan, tuple(found), tuple(world.blows.names))
 
 
 async def _take_turns(world: SimulatedWorld, flow: Flow, found: list[str]) -> None:
-    previous: str | None = None
-    for number, text in enumerate(flow.inputs):
-        caller = Caller(world, f"turn{number}", text)
-        await caller.see_it_through(previous)
-        found.extend(violations(world.history(caller, flow.status)))
-        previous = caller.thread_id
+    callers: list[Caller] = []
+    for number, ask in enumerate(flow.asks):
+        before = callers[-1] if callers else None
+        callers.append(Caller(world, ask, f"turn{number}", before))
+        if ask.kills_caller:
+            world.agents[ask.agent].poisoned.add(f"turn{number}")
+    world.on_cancel = callers[0].cancel
+    async with asyncio.TaskGroup() as group:
+        for caller in callers:
+            group.create_task(caller.see_it_through())
+    for caller in callers:
+        found.extend(f"{caller.turn_id}: {words}" for words in violations(caller.history()))
 
 
-def single_crashes(flow: Flow) -> Iterator[tuple[Crash, ...]]:
+def single_deaths(flow: Flow) -> Iterator[Plan]:
     """Every way to die once: service or agent, before and after each effect, or too late."""
-    effects = run(flow).effects
-    for crash in _crashes_at(effects, 1):
-        yield (crash,)
+    for blow in _deaths_at(flow, run(flow).effects, 1):
+        yield (blow,)
 
 
-def double_crashes(flow: Flow, first: Crash) -> Iterator[tuple[Crash, ...]]:
-    """Every way to die once more after a given first death."""
-    effects = run(flow, (first,)).effects
-    for second in _crashes_at(effects, first.effect + 1):
-        yield (first, second)
+def double_deaths(flow: Flow, first: Plan) -> Iterator[Plan]:
+    """Every way to die once more after a given first blow."""
+    effects = run(flow, first).effects
+    for second in _deaths_at(flow, effects, first[-1].effect + 1):
+        yield (*first, second)
 
 
-def _crashes_at(effects: tuple[str, ...], start: int) -> Iterator[Crash]:
+def single_blows(flow: Flow, kind: Kind, *, size: int = 0) -> Iterator[Plan]:
+    """Every way in which one process is stopped, frozen or cut off once; or the turn cancelled."""
+    victims = {
+        Kind.STOP: (Victim.SERVICE, *_agents(flow)),
+        Kind.FREEZE: (Victim.SERVICE,),
+        Kind.PAUSE: (Victim.SERVICE, *_agents(flow)),
+        Kind.CUT: _agents(flow),
+        Kind.HALF_OPEN: _agents(flow),
+        Kind.TROUBLE: _agents(flow),
+        Kind.CANCEL: (Victim.CALLER,),
+    }.get(kind, (Victim.LOG,))
+    for number, name in enumerate(run(flow).effects, 1):
+        if victims == (Victim.LOG,) and name != "log.append" and kind in _APPEND_FAULTS:
+            continue
+        for victim in victims:
+            yield (Blow(number, When.BEFORE, victim, kind, size),)
+
+
+_APPEND_FAULTS: Final = frozenset({Kind.LANDED, Kind.LANDED_LATE, Kind.LOST})
+
+
+def _agents(flow: Flow) -> tuple[Victim, ...]:
+    return tuple(dict.fromkeys(AGENTS[ask.agent] for ask in flow.asks))
+
+
+def _deaths_at(flow: Flow, effects: tuple[str, ...], start: int) -> Iterator[Blow]:
     for number in range(start, len(effects) + 1):
-        for victim in Victim:
-            yield Crash(number, When.BEFORE, victim)
-            yield Crash(number, When.AFTER, victim)
+        for victim in (Victim.SERVICE, *_agents(flow)):
+            yield Blow(number, When.BEFORE, victim)
+            yield Blow(number, When.AFTER, victim)
         if effects[number - 1] == "log.append":
-            yield Crash(number, When.LATE, Victim.SERVICE)
+            yield Blow(number, When.LATE, Victim.SERVICE)
+
+
+__all__ = ["FLOWS", "Flow", "Outcome", "double_deaths", "run", "single_blows", "single_deaths"]

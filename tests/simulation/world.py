@@ -1,4 +1,4 @@
-"""One simulated world: real application code and SQLite journal, fake agent, log and time."""
+"""One simulated world: real application code and SQLite journal, fake agents, log and time."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ import contextvars
 import itertools
 import json
 import random
-from collections.abc import Awaitable, Callable
+import sqlite3
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
-from tests.simulation.checkers import History, Message, StepRun
-from tests.simulation.crashes import Crash, Crashes, Victim
+from tests.simulation.blows import Blow, Blows, Kind, Life, Plan, Victim, When
 from tests.simulation.fake_agent import FakeAgent
 from tests.simulation.fake_log import FakeLog
 from vystak_turns.adapters.journal_sqlite.journal import SqliteJournal
@@ -25,10 +26,12 @@ from vystak_turns.ports import BoundaryChange
 
 _T = TypeVar("_T")
 
-AGENT = "worker"
-BASE = "vystak.default"
-RESTART_S = 0.5
-LIMITS = Limits(seq_block=7, stop_grace_s=5, cap_wait_s=5, retry_max_s=0.4)
+AGENTS: Final = {"worker": Victim.AGENT, "other": Victim.OTHER}
+BASE: Final = "vystak.default"
+RESTART_S: Final = 0.5
+REPLY_S: Final = 5.0
+_UNITS_S: Final = 0.1  # of a blow's size, where that is a length of time
+LIMITS: Final = Limits(seq_block=7, stop_grace_s=5, cap_wait_s=5, retry_max_s=0.4)
 
 
 class VirtualClock:
@@ -58,12 +61,12 @@ class SeededIds:
         return self._random.random()
 
 
-class CrashingJournal:
-    """The real journal, with a death possible around each commit."""
+class WatchedJournal:
+    """The real journal; each commit is an effect."""
 
-    def __init__(self, inner: SqliteJournal, crashes: Crashes) -> None:
+    def __init__(self, inner: SqliteJournal, blows: Blows) -> None:
         self._inner = inner
-        self._crashes = crashes
+        self._blows = blows
         self.open_on_thread = inner.open_on_thread
         self.blocking_thread = inner.blocking_thread
         self.unfinished = inner.unfinished
@@ -71,15 +74,15 @@ class CrashingJournal:
 
     async def create(self, turn: Turn, request: Json, superseded: Turn | None) -> None:
         """Commit a new turn."""
-        self._crashes.before("journal.create")
+        await self._blows.before("journal.create")
         await self._inner.create(turn, request, superseded)
-        self._crashes.after()
+        await self._blows.after()
 
     async def save(self, turn: Turn, boundaries: BoundaryChange | None = None) -> None:
         """Commit a changed turn."""
-        self._crashes.before("journal.save")
+        await self._blows.before("journal.save")
         await self._inner.save(turn, boundaries)
-        self._crashes.after()
+        await self._blows.after()
 
     async def get(self, turn_id: str) -> Turn | None:
         """Return the committed turn."""
@@ -99,166 +102,224 @@ async def _inline(work: Callable[[], _T]) -> _T:
     return work()
 
 
-class SimulatedWorld:
-    """Service and agent, which come back a while after each death, and what is durable."""
+@dataclass(slots=True, eq=False)
+class Service:
+    """One life of turn control."""
 
-    def __init__(self, journal: Path, plan: tuple[Crash, ...], seed: int = 0) -> None:
-        self.crashes = Crashes(plan, self._on_death)
-        self.agent = FakeAgent(self.crashes)
-        self.log = FakeLog(self.crashes, late_after_s=RESTART_S + 0.0135)
+    life: Life
+    context: contextvars.Context
+    journal: SqliteJournal | None = None
+    supervisor: Supervisor | None = None
+    methods: Methods | None = None
+
+
+class SimulatedWorld:
+    """Service and agents, which come back a while after each death, and what is durable.
+
+    `commands` are the names that the application's parts are made from, so that a mutation can
+    put a defective one in its place.
+    """
+
+    def __init__(
+        self, journal: Path, plan: Plan, *, seed: int = 0, max_age_s: float = 3600.0
+    ) -> None:
+        self.blows = Blows(plan, self._strike)
+        self.log = FakeLog(self.blows, RESTART_S + 0.0135, max_age_s)
+        self.agents = {
+            name: FakeAgent(self.blows, victim, on_poison=self._kill)
+            for name, victim in AGENTS.items()
+        }
+        self.plan = plan
+        self.on_cancel: Callable[[], Coroutine[Any, Any, None]] | None = None
+        self._by_victim = {agent.victim: agent for agent in self.agents.values()}
         self._journal_path = journal
         self._seed = seed
+        self._limits = replace(LIMITS, stream_max_age_s=max_age_s)
         self._ids = itertools.count()
         self._clock = VirtualClock()
-        self._service_context = contextvars.copy_context()
-        self._methods: Methods | None = None
-        self._journal: SqliteJournal | None = None
-        self._restarts: set[asyncio.Task[None]] = set()
-        asyncio.get_running_loop().set_task_factory(self.crashes.task_factory)  # type: ignore[arg-type]
+        self._service: Service | None = None
+        self._services: list[Service] = []
+        self._errands: set[asyncio.Task[Any]] = set()
+        asyncio.get_running_loop().set_task_factory(self.blows.task_factory)  # type: ignore[arg-type]
 
     async def start(self) -> None:
-        """Start both processes."""
-        self.agent.start()
+        """Start all processes."""
+        for agent in self.agents.values():
+            agent.start()
         await self._start_service()
-
-    async def _start_service(self) -> None:
-        context = contextvars.copy_context()
-        context.run(self.crashes.begin_life, Victim.SERVICE)
-        self._service_context = context
-        await asyncio.create_task(self._serve(), context=context)
-
-    async def _serve(self) -> None:
-        inner = SqliteJournal(self._journal_path, _inline)
-        await inner.open(now_ms=1)
-        self._journal = inner
-        journal = CrashingJournal(inner, self.crashes)
-        ids = SeededIds(self._seed + self.crashes.lives[Victim.SERVICE])
-        ledger = Ledger(journal, self._clock)
-        agents = {AGENT: self.agent}
-        supervisor = Supervisor(journal, ledger, self.log, agents, self._clock, ids, LIMITS)
-        self._methods = Methods(journal, ledger, supervisor, self._clock, ids, {AGENT: BASE})
-        supervisor.start()
-
-    def _on_death(self, victim: Victim) -> None:
-        if victim is Victim.AGENT:
-            self.agent.die()
-            asyncio.get_running_loop().call_later(RESTART_S, self.agent.start)
-            return
-        self._methods = None
-        task = contextvars.Context().run(asyncio.create_task, self._come_back())
-        self._restarts.add(task)
-        task.add_done_callback(self._restarts.discard)
-
-    async def _come_back(self) -> None:
-        await asyncio.sleep(RESTART_S)
-        if self._journal is not None:
-            await self._journal.abandon()
-        await self._start_service()
-
-    async def call(self, method: str, params: dict[str, Any]) -> dict[str, Any] | None:
-        """Send a request as a caller would; `None`: no reply came."""
-        methods = self._methods
-        if methods is None or not self.crashes.alive[Victim.SERVICE]:
-            return None
-        body = {"jsonrpc": "2.0", "id": next(self._ids), "method": method, "params": params}
-        asked: Awaitable[bytes | None] = asyncio.create_task(
-            methods.handle(AGENT, json.dumps(body).encode()), context=self._service_context
-        )
-        try:
-            reply = await asked
-        except asyncio.CancelledError:
-            return None
-        if reply is None:
-            return None
-        decoded: dict[str, Any] = json.loads(reply)
-        return decoded
 
     async def close(self) -> None:
         """Stop everything."""
-        for victim in Victim:
-            self.crashes.alive[victim] = False
-        if self._journal is not None:
-            await self._journal.abandon()
+        for service in self._services:
+            self.blows.kill(service.life)
+        for agent in self.agents.values():
+            if agent.life is not None:
+                self.blows.kill(agent.life)
+        for errand in self._errands:
+            errand.cancel()
+        for service in self._services:
+            if service.journal is not None:
+                await service.journal.abandon()
 
-    def history(self, caller: Caller, expected_status: str) -> History:
-        """Return what was recorded of the caller's turn."""
-        turn_id = caller.turn_id
-        thread = self.agent.threads.get(caller.thread_id or "")
-        checkpoints = thread.checkpoints if thread else []
-        mine = [c for c in checkpoints if c.turn_id == turn_id]
-        return History(
-            turn_id=turn_id,
-            messages=tuple(
-                Message(m.seq, m.token, m.event) for m in self.log.subjects.get(caller.subject, [])
-            ),
-            rendered=tuple(event for c in mine for event in c.shown),
-            runs=tuple(
-                StepRun(e.step, e.life, e.committed, e.decision)
-                for e in self.agent.executions
-                if e.turn_id == turn_id
-            ),
-            inputs=sum(c.source == "input" for c in mine),
-            doubled_runs=self.agent.doubled_runs,
-            agent_deaths=self.crashes.deaths[Victim.AGENT],
-            acknowledged=True,
-            statuses=tuple(caller.statuses),
-            decisions=tuple(caller.decisions),
-            expected_status=expected_status,
+    # --- turn control --------------------------------------------------------------------------
+
+    async def _start_service(self) -> None:
+        context = contextvars.Context()
+        service = Service(context.run(self.blows.begin_life, Victim.SERVICE), context)
+        self._service = service
+        self._services.append(service)
+        await context.run(asyncio.create_task, self._serve(service))
+
+    async def _serve(self, service: Service) -> None:
+        inner = SqliteJournal(self._journal_path, _inline)
+        await inner.open(now_ms=1)
+        service.journal = inner
+        journal = WatchedJournal(inner, self.blows)
+        ids = SeededIds(self._seed + service.life[1])
+        ledger = Ledger(journal, self._clock)
+        supervisor = Supervisor(
+            journal, ledger, self.log, self.agents, self._clock, ids, self._limits
         )
+        bases = dict.fromkeys(self.agents, BASE)
+        service.supervisor = supervisor
+        service.methods = Methods(journal, ledger, supervisor, self._clock, ids, bases)
+        supervisor.start()
+        self.errand(self._end_when_journal_is_lost(service))
 
+    async def _end_when_journal_is_lost(self, service: Service) -> None:
+        assert service.supervisor is not None
+        await service.supervisor.lost_journal.wait()
+        self.blows.kill(service.life)
+        if service is self._service:
+            await self._come_back(service)
 
-class Caller:
-    """A panel: dispatches a turn, asks for its status, and decides what it is asked."""
+    async def _come_back(self, service: Service) -> None:
+        await asyncio.sleep(RESTART_S)
+        if service.journal is not None and not self.blows.is_alive(service.life):
+            await service.journal.abandon()
+        if service is self._service:
+            await self._start_service()
 
-    def __init__(self, world: SimulatedWorld, turn_id: str, text: str) -> None:
-        self._world = world
-        self._text = text
-        self._previous: str | None = None
-        self.turn_id = turn_id
-        self.subject = f"{BASE}.streams.conversation.{turn_id}"
-        self.thread_id: str | None = None
-        self.statuses: list[str] = []
-        self.decisions: list[object] = []
+    async def _stop_service(self, service: Service) -> None:
+        """SIGTERM: no more requests, drivers let go in order, the journal is closed."""
+        methods, service.methods = service.methods, None
+        if methods is None or service.supervisor is None or service.journal is None:
+            return
+        stopping = service.context.run(asyncio.create_task, service.supervisor.stop())
+        await asyncio.wait({stopping})
+        if self.blows.is_alive(service.life):
+            closing = service.context.run(asyncio.create_task, service.journal.close())
+            await asyncio.wait({closing})
+        if self.blows.kill(service.life):
+            await self._come_back(service)
 
-    async def see_it_through(self, previous: str | None = None) -> None:
-        """Run the turn to its end; retries whatever got no reply."""
-        self._previous = previous
-        await self._dispatch()
-        while True:
-            status = await self._status()
-            if status["status"] == "parked":
-                await self._decide(status["park_generation"])
-            if status["status"] in {"done", "failed"}:
-                return
-            await asyncio.sleep(0.05)
+    # --- blows ---------------------------------------------------------------------------------
 
-    async def _dispatch(self) -> None:
-        request = {"input": self._text, "previous_response_id": self._previous}
-        params = {
-            "request": request,
-            "turn_id": self.turn_id,
-            "stream_subject": self.subject,
-        }
-        reply = await self._until_answered("responses/createDetached", params)
-        assert "result" in reply, reply
+    def errand(self, work: Coroutine[Any, Any, Any]) -> None:
+        """Do something in the world outside of all processes."""
+        task = contextvars.Context().run(asyncio.create_task, work)
+        self._errands.add(task)
+        task.add_done_callback(self._errands.discard)
 
-    async def _status(self) -> dict[str, Any]:
-        reply = await self._until_answered("responses/turnStatus", {"turn_id": self.turn_id})
-        result: dict[str, Any] = reply["result"]
-        self.statuses.append(result["status"])
-        self.thread_id = result.get("thread_id") or self.thread_id
-        return result
+    def _strike(self, blow: Blow) -> None:
+        agent = self._by_victim.get(blow.victim)
+        if agent is not None:
+            self._strike_agent(agent, blow)
+        elif blow.victim is Victim.SERVICE:
+            self._strike_service(blow)
+        elif blow.victim is Victim.LOG:
+            self._strike_log(blow)
+        elif self.on_cancel is not None:
+            self.errand(self.on_cancel())
 
-    async def _decide(self, generation: int) -> None:
-        decision = f"yes to {generation}"
-        params = {"turn_id": self.turn_id, "resume": decision, "park_generation": generation}
-        await self._until_answered("responses/resumeDetached", params)
-        # No reply, and a refusal of the retry: the first one was committed before the death.
-        self.decisions.append(decision)
+    def _kill(self, victim: Victim) -> None:
+        self._strike(Blow(0, When.BEFORE, victim, Kind.KILL))
 
-    async def _until_answered(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
-        while True:
-            reply = await self._world.call(method, params)
-            if reply is not None:
-                return reply
-            await asyncio.sleep(0.05)
+    def _strike_service(self, blow: Blow) -> None:
+        service = self._service
+        if service is None or not self.blows.is_alive(service.life):
+            return
+        match blow.kind:
+            case Kind.STOP:
+                self.errand(self._stop_service(service))
+            case Kind.FREEZE | Kind.PAUSE:
+                self._freeze(service.life, blow.size)
+                if blow.kind is Kind.FREEZE:
+                    self.errand(self._come_back(service))
+            case _:
+                if self.blows.kill(service.life):
+                    self.errand(self._come_back(service))
+
+    def _strike_agent(self, agent: FakeAgent, blow: Blow) -> None:
+        match blow.kind:
+            case Kind.CUT:
+                agent.cut()
+            case Kind.HALF_OPEN:
+                agent.go_silent(only_if_frozen=False)
+            case Kind.TROUBLE:
+                agent.trouble = blow.size
+            case Kind.STOP:
+                if agent.alive and not agent.draining:
+                    self.errand(self._restart_agent(agent, in_order=True))
+            case Kind.FREEZE | Kind.PAUSE:
+                if agent.alive and agent.life is not None:
+                    self._freeze(agent.life, blow.size)
+                    agent.go_silent(only_if_frozen=True)
+            case _:
+                if agent.alive:
+                    agent.die()
+                    self.errand(self._restart_agent(agent, in_order=False))
+
+    async def _restart_agent(self, agent: FakeAgent, *, in_order: bool) -> None:
+        life = agent.life
+        if in_order:
+            await agent.stop()
+        await asyncio.sleep(RESTART_S)
+        if agent.life == life and not agent.alive:
+            agent.start()
+
+    def _freeze(self, life: Life, size: int) -> None:
+        self.blows.freeze(life)
+        asyncio.get_running_loop().call_later((size or 10) * _UNITS_S, self.blows.thaw, life)
+
+    def _strike_log(self, blow: Blow) -> None:
+        match blow.kind:
+            case Kind.OUTAGE:
+                now_s = self._clock.now_s()
+                self.log.away_until_s = now_s + (blow.size or 10) * _UNITS_S
+            case Kind.PURGE:
+                self.log.purge()
+            case Kind.DELETE:
+                self.log.delete()
+            case _:
+                self.log.fault = blow.kind
+
+    # --- what callers and checkers see ---------------------------------------------------------
+
+    async def call(self, agent: str, method: str, params: dict[str, Any]) -> dict[str, Any] | None:
+        """Send a request as a caller would; `None`: no reply came in time."""
+        service = self._service
+        if service is None or service.methods is None or not self.blows.is_alive(service.life):
+            return None
+        body = {"jsonrpc": "2.0", "id": next(self._ids), "method": method, "params": params}
+        work = self._handle(service.methods, agent, json.dumps(body).encode())
+        task = service.context.run(asyncio.create_task, work)
+        await asyncio.wait({task}, timeout=REPLY_S)
+        if not task.done() or task.cancelled():
+            return None
+        reply = task.result()
+        return None if reply is None else dict(json.loads(reply))
+
+    async def _handle(self, methods: Methods, agent: str, payload: bytes) -> bytes | None:
+        await self.blows.thawed()
+        return await methods.handle(agent, payload)
+
+    def redrives(self, turn_id: str) -> int:
+        """Read from the journal's file how many claims of the turn ever counted."""
+        connection = sqlite3.connect(self._journal_path)
+        try:
+            query = "SELECT redrives FROM detached_turns WHERE turn_id = ?"
+            row = connection.execute(query, (turn_id,)).fetchone()
+        finally:
+            connection.close()
+        return 0 if row is None else int(row[0])
