@@ -136,7 +136,7 @@ def _options(control: Control) -> StackOptions:
     )
 
 
-@dataclass(slots=True)
+@dataclass
 class Tab:
     """One tab on the panel's page. `errors`: what the console got that must not be there."""
 
@@ -146,7 +146,7 @@ class Tab:
 
     def listen(self) -> None:
         """Collect the console's errors from now on."""
-        self.page.on("console", lambda message: self._heard(message))
+        self.page.on("console", self._heard)
         self.page.on("pageerror", lambda error: self.errors.append(str(error)))
 
     async def open(self, address: str, conversation_id: str = "") -> None:

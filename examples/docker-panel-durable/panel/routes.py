@@ -6,7 +6,6 @@ import asyncio
 import logging
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import aclosing
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, HTTPException, status
@@ -219,22 +218,28 @@ async def _encoded(
     """Yield the frames as bytes until the turn ends or the panel stops; browsers come again."""
     yield RETRY
     closed = asyncio.create_task(closing.wait())
+    coming: asyncio.Task[Frame | None] | None = None
     try:
-        async with aclosing(frames):
-            while True:
-                news = asyncio.create_task(anext(frames))
-                await asyncio.wait({news, closed}, return_when=asyncio.FIRST_COMPLETED)
-                if not news.done():
-                    news.cancel()
-                    await asyncio.wait({news})
-                    return
-                yield encode(news.result())
-    except StopAsyncIteration:
-        return
+        while True:
+            coming = asyncio.create_task(_next(frames))
+            await asyncio.wait({coming, closed}, return_when=asyncio.FIRST_COMPLETED)
+            frame = coming.result() if coming.done() else None
+            if frame is None:
+                return
+            yield encode(frame)
     except (ServiceUnavailable, StreamNotFound) as error:
         _log.warning("a browser's stream ended early: %s", error)
     finally:
-        closed.cancel()
+        # A generator cannot be closed while somebody still waits for its next value.
+        tasks = [closed] if coming is None else [closed, coming]
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+        await frames.aclose()
+
+
+async def _next(frames: AsyncGenerator[Frame, None]) -> Frame | None:
+    return await anext(frames, None)
 
 
 def _unavailable(error: ServiceUnavailable) -> HTTPException:
