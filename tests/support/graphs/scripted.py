@@ -1,6 +1,7 @@
 """A chat model that says the n-th line of a script after n messages of its own in this turn.
 
-While the file hold-say-N exists, line N stops after two words.
+While the file hold-say-N exists, line N stops after two words. `{tag}` in a line stands for what
+the user's message says after a `#`; the labels of the steps then begin with it.
 """
 
 from __future__ import annotations
@@ -72,14 +73,23 @@ class ScriptedModel(BaseChatModel):
     def _chunks(self, messages: Sequence[BaseMessage]) -> list[ChatGenerationChunk]:
         line = self.script[said_in_turn(messages)]
         turn = sum(isinstance(message, HumanMessage) for message in messages)
-        chunks = [AIMessageChunk(content=word) for word in re.findall(r"\S+\s*", line.text)]
-        for index, label in enumerate(line.steps):
+        tag = tag_of(messages)
+        text = line.text.replace("{tag}", tag)
+        chunks = [AIMessageChunk(content=word) for word in re.findall(r"\S+\s*", text)]
+        for index, step in enumerate(line.steps):
+            label = f"{tag}.{step}" if tag else step
             arguments = json.dumps({"label": label})
             call = tool_call_chunk(
                 name="slow_step", args=arguments, id=f"call_{turn}_{label}", index=index
             )
             chunks.append(AIMessageChunk(content="", tool_call_chunks=[call]))
         return [ChatGenerationChunk(message=chunk) for chunk in chunks]
+
+
+def tag_of(messages: Sequence[BaseMessage]) -> str:
+    """Return what the user's last message says after a `#`, else nothing."""
+    asked = next((m for m in reversed(messages) if isinstance(m, HumanMessage)), None)
+    return "" if asked is None else str(asked.text).partition("#")[2]
 
 
 def said_in_turn(messages: Sequence[BaseMessage]) -> int:
