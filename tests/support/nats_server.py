@@ -24,13 +24,15 @@ class NatsServer:
     """One nats-server process and the folder that outlives it.
 
     The first start takes a free port; every later one takes the same, so that clients reconnect.
-    `config` is a configuration file, `environment` what its `$VARIABLES` stand for.
+    `config` is a configuration file, `environment` what its `$VARIABLES` stand for; `binary` is
+    the program of another release than the usual one.
     """
 
     folder: Path
     config: Path | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
     port: int | None = None
+    binary: Path | None = None
     _process: asyncio.subprocess.Process | None = None
 
     @property
@@ -89,7 +91,8 @@ class NatsServer:
         return self.port
 
     def _command(self) -> list[str]:
-        command = [nats_server_binary(), "-js", "-a", "127.0.0.1", "-p", str(self.port or -1)]
+        binary = str(self.binary or nats_server_binary())
+        command = [binary, "-js", "-a", "127.0.0.1", "-p", str(self.port or -1)]
         command += ["-sd", str(self.folder / "data"), "--ports_file_dir", str(self.folder)]
         return command + (["-c", str(self.config)] if self.config else [])
 
@@ -134,12 +137,21 @@ def nats_server_binary() -> str:
     return found
 
 
+def oldest_nats_server() -> Path | None:
+    """Path of the oldest release that we promise to work with; `make setup` fetches it."""
+    path = Path(sys.prefix) / "oldest-broker" / "bin" / "nats-server"
+    return path if path.exists() else None
+
+
 @contextlib.asynccontextmanager
 async def running_nats_server(
-    folder: Path, config: Path | None = None, environment: Mapping[str, str] | None = None
+    folder: Path,
+    config: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+    binary: Path | None = None,
 ) -> AsyncIterator[NatsServer]:
     """A started server that is stopped at the end, whatever happens in between."""
-    server = NatsServer(folder, config, environment or {})
+    server = NatsServer(folder, config, environment or {}, binary=binary)
     await server.start()
     try:
         yield server

@@ -171,7 +171,7 @@ def imported_packages(distribution: Distribution) -> set[str]:
     return found - sys.stdlib_module_names
 
 
-@pytest.mark.parametrize("name", ["runtime.txt", "dev.txt"])
+@pytest.mark.parametrize("name", ["runtime.txt", "dev.txt", "oldest-broker.txt"])
 def test_compiled_requirements_are_pinned_hashed_and_without_addresses(name: str) -> None:
     text = (ROOT / "requirements" / name).read_text()
     pinned = re.findall(r"^(\S+)==\S+(?: ; .+)? \\\n    --hash=sha256:", text, re.MULTILINE)

@@ -7,11 +7,25 @@ import pytest
 from nats.aio.client import Client
 
 from tests.integration.turnlog.places import Place, a_client_of
+from tests.support.nats_server import oldest_nats_server, running_nats_server
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+    from pathlib import Path
 
     from tests.support.nats_server import NatsServer
+
+
+@pytest.fixture(params=["newest", "oldest"])
+async def nats_server(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[NatsServer]:
+    """A broker of the release that we ship with, and one of the oldest that we promise."""
+    binary = None
+    if request.param == "oldest":
+        binary = oldest_nats_server()
+        if binary is None:
+            pytest.skip("the oldest nats-server is not installed: run `make setup`")
+    async with running_nats_server(tmp_path / "nats", binary=binary) as server:
+        yield server
 
 
 @pytest.fixture

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nats.aio.client import Client
 
+from tests.support.waiting import until
 from vystak_turns.adapters.turnlog_nats.api import JetStreamApi
 from vystak_turns.adapters.turnlog_nats.log import NatsTurnLog
 from vystak_turns.adapters.turnlog_nats.streams import Streams
@@ -43,6 +47,18 @@ class Place:
     async def put(self, body: bytes, subject: str = SUBJECT) -> None:
         """Publish as somebody else would: no headers, no expectation."""
         await self.client.jetstream().publish(subject, body)
+
+    async def stall(self) -> None:
+        """Stop the broker, and wait until each of its threads has noticed."""
+        os.kill(self.server.pid, signal.SIGSTOP)
+        threads = Path(f"/proc/{self.server.pid}/task")
+        await until(
+            lambda: all(") T " in (t / "stat").read_text() for t in threads.iterdir()), "the stop"
+        )
+
+    def go_on(self) -> None:
+        """Let a stalled broker go on."""
+        os.kill(self.server.pid, signal.SIGCONT)
 
     async def purge(self) -> None:
         await self.ask(f"STREAM.PURGE.{self.settings.name}")

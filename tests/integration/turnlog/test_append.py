@@ -2,16 +2,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
-import signal
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from nats.aio.client import Client
 
 from tests.integration.turnlog.places import BASE, SUBJECT, TIMEOUT_S, a_client_of, a_message
-from tests.support.waiting import ticks, until
+from tests.support.waiting import ticks
 from vystak_turns.core.findings import Tail
 from vystak_turns.ports import (
     AppendConflictError,
@@ -145,14 +142,14 @@ async def test_without_its_stream_an_append_makes_it_and_the_next_try_works(bare
 
 async def test_many_turns_that_miss_a_stalled_stream_wait_for_one_look(place: Place) -> None:
     loop = asyncio.get_running_loop()
-    await _stall(place)
+    await place.stall()
     try:
         asked_at = loop.time()
         looks = (place.streams.look_again(place.settings.name) for _ in range(50))
         await asyncio.gather(*looks)
         assert loop.time() - asked_at < TIMEOUT_S * 4
     finally:
-        os.kill(place.server.pid, signal.SIGCONT)
+        place.go_on()
 
 
 async def test_a_deleted_stream_is_made_again(place: Place) -> None:
@@ -193,7 +190,7 @@ async def test_a_broker_that_was_never_reached_is_unavailable() -> None:
 async def test_a_stalled_broker_is_unavailable_until_it_goes_on(place: Place) -> None:
     last = await place.log.append(a_message())
     loop = asyncio.get_running_loop()
-    await _stall(place)
+    await place.stall()
     try:
         asked_at = loop.time()
         appends = [
@@ -207,7 +204,7 @@ async def test_a_stalled_broker_is_unavailable_until_it_goes_on(place: Place) ->
         with pytest.raises(LogUnavailableError):
             await place.log.tail(SUBJECT)
     finally:
-        os.kill(place.server.pid, signal.SIGCONT)
+        place.go_on()
 
     # The broker had the bytes all the time: the first of them lands late, the others conflict.
     async for _ in ticks("the late append"):
@@ -223,7 +220,7 @@ async def test_a_killed_broker_ends_the_wait_at_once_and_keeps_what_it_acknowled
 ) -> None:
     place.log._acks._timeout_s = 60.0
     last = await place.log.append(a_message())
-    await _stall(place)
+    await place.stall()
     waiting = asyncio.ensure_future(
         place.log.append(a_message(message_id="lost", expected_stream_seq=last))
     )
@@ -239,15 +236,6 @@ async def test_a_killed_broker_ends_the_wait_at_once_and_keeps_what_it_acknowled
     assert tail.message_id in {"t1:0:5", "lost"}
     message = a_message(message_id="after", expected_stream_seq=tail.stream_seq)
     assert await place.log.append(message) == tail.stream_seq + 1
-
-
-async def _stall(place: Place) -> None:
-    """Stop the broker, and wait until each of its threads has noticed."""
-    os.kill(place.server.pid, signal.SIGSTOP)
-    threads = Path(f"/proc/{place.server.pid}/task")
-    await until(
-        lambda: all(") T " in (t / "stat").read_text() for t in threads.iterdir()), "the stop"
-    )
 
 
 async def _tail_once_connected(place: Place) -> Tail:
