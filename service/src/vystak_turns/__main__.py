@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -128,6 +128,33 @@ def schema(file: Annotated[Path, typer.Argument(help="Where to write it")]) -> N
     print(f"written: {file}")
 
 
+@app.command()
+def volumes(
+    file: Annotated[Path, typer.Argument(metavar="AGENT.yaml", help="What the agent declares.")],
+    agent: Annotated[str | None, typer.Option(help="Which one, if the file has several.")] = None,
+    agent_service: Annotated[str, typer.Option(help="Compose service of the agent.")] = "agent",
+    turns_service: Annotated[str, typer.Option(help="That of turn control.")] = "turns",
+) -> None:
+    """Print the Compose fragment with the one volume at /data that an agent's declaration asks for.
+
+    A sqlite dependency claims /data with a volume of its own; else it is vystak-agent-NAME-data.
+    Use it as `docker compose -f compose.yaml -f FRAGMENT up`.
+    """
+    from vystak_turns import volumes as rule  # noqa: PLC0415
+
+    try:
+        import yaml  # noqa: PLC0415
+    except ImportError:
+        _fail("this command needs PyYAML: pip install 'vystak-turns[volumes]'", FAILED)
+    try:
+        declared = rule.pick_agent(yaml.safe_load(file.read_text(encoding="utf-8")), agent)
+        volume = rule.data_volume(declared["name"], rule.dependencies_of(declared))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError, rule.DeclarationError) as error:
+        _fail(f"{file}: {error}", WRONG_SETTINGS)
+    services = dict.fromkeys((agent_service, turns_service))
+    print(yaml.safe_dump(rule.fragment(volume, services), sort_keys=False), end="")
+
+
 def stop_on_signals(stop: Callable[[], None]) -> None:
     """Have `stop` called on the first SIGTERM or SIGINT; the second one ends the process at once.
 
@@ -146,7 +173,7 @@ def stop_on_signals(stop: Callable[[], None]) -> None:
         loop.add_signal_handler(number, on_signal, number)
 
 
-def _fail(words: str, code: int) -> None:
+def _fail(words: str, code: int) -> NoReturn:
     print(f"vystak-turns: {words}", file=sys.stderr)
     raise typer.Exit(code)
 
