@@ -60,3 +60,9 @@ def test_a_rewind_does_not_go_on_top_of_a_terminal_event() -> None:
 
 def test_a_later_append_steps_over_a_foreign_message() -> None:
     assert settle(last(41, None), attempted(first=False)) == Rebase(41, 5)
+
+
+@pytest.mark.parametrize("forced", [True, False])
+@pytest.mark.parametrize("first", [True, False])
+def test_a_log_that_lost_its_end_is_probed(forced: bool, first: bool) -> None:
+    assert settle(last(39, 7), attempted(forced=forced, first=first)) == Moved()

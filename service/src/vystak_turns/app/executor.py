@@ -35,7 +35,6 @@ from vystak_turns.ports import (
     BoundaryChange,
     CallRefusedError,
     Ended,
-    LogUnavailableError,
     Marker,
     ResumeCall,
     RolledBack,
@@ -243,15 +242,11 @@ class Executor:
         return TerminalAppended(self._turn.token, seq, failure_in(event))
 
     async def _lost_its_start(self) -> bool:
-        """Whether the turn has outlived its first events, so that they must be shown again."""
-        age_s = self._world.clock.now_s() - self._turn.created_at_s
-        if age_s < self._world.limits.stream_max_age_s / 2:
-            return False
-        try:
-            head_seq = await self._world.log.head_seq(self._turn.stream_subject)
-        except LogUnavailableError:
-            return True  # ask again by way of a probe
-        return not log_is_whole(self._turn, head_seq)
+        """Whether the log no longer begins with the turn's first event: it must be shown again.
+
+        Age is not the only thief: a stream can be purged, or lost with its broker.
+        """
+        return not log_is_whole(self._turn, await self._writer.read_head())
 
     async def _mark(self, checkpoint_id: str) -> None:
         """Record a boundary, once a checkpoint; all before it is acknowledged already."""

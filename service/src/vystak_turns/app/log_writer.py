@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import assert_never
+from typing import TypeVar, assert_never
 
 import structlog
 
@@ -28,6 +28,7 @@ from vystak_turns.ports import AppendConflictError, LogMessage, LogUnavailableEr
 from vystak_turns_rpc.events import encode_turn_message
 
 _log = structlog.get_logger(__name__)
+_T = TypeVar("_T")
 
 
 class LogMovedError(Exception):
@@ -156,9 +157,16 @@ class LogWriter:
 
     async def read_tail(self) -> Tail | None:
         """Read the subject's last message, waiting for the broker as long as it takes."""
+        return await self._patiently(self._log.tail)
+
+    async def read_head(self) -> int | None:
+        """Read the seq of the first retained message, waiting likewise."""
+        return await self._patiently(self._log.head_seq)
+
+    async def _patiently(self, read: Callable[[str], Awaitable[_T]]) -> _T:
         while True:
             try:
-                return await self._log.tail(self._subject)
+                return await read(self._subject)
             except LogUnavailableError as error:
                 _log.warning("log unavailable", turn_id=self._turn_id, error=str(error))
                 await self._pauses.take()

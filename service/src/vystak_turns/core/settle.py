@@ -70,7 +70,9 @@ def settle(tail: Tail | None, attempted: Attempted) -> Verdict:
     An empty subject has aged out or was purged: the expectation is 0 from then on. A message of a
     lower token is the last breath of a driver before us: a rewind goes on top of it, anything else
     was planned without it. After our own first append such a message cannot be one any more (its
-    expectation would fail), so a foreign one is stepped over.
+    expectation would fail), so a foreign one is stepped over. A log that ends before what we know
+    to be in it has lost its end (a broker without power, or brought back from a copy): what is
+    missing must be shown again, so it is probed.
     """
     if tail is None:
         return Retry(expected=0)
@@ -80,7 +82,7 @@ def settle(tail: Tail | None, attempted: Attempted) -> Verdict:
         return Retry(attempted.expected)
     if tail.token is not None and tail.token > attempted.token:
         return Overtaken()
-    if isinstance(tail.what, Terminal):
+    if isinstance(tail.what, Terminal) or tail.stream_seq < attempted.expected:
         return Moved()
     if attempted.forced or not attempted.first:
         return Rebase(tail.stream_seq, tail.seq)
