@@ -44,6 +44,7 @@ def main() -> int:
     )
     result = asyncio.run(run(options))
     console.print(table_of(result))
+    evidence = write_evidence(result, folder)
     if not result.violations:
         if arguments.folder is None:
             shutil.rmtree(folder.parent)
@@ -51,7 +52,6 @@ def main() -> int:
     for violation in result.violations[:20]:
         words = violation.words[:400]
         console.print(f"{violation.turn_id} {violation.wrong}: {words}", style="red", markup=False)
-    evidence = write_evidence(result, folder)
     console.print(f"{len(result.violations)} violations; evidence: {evidence}", markup=False)
     console.print(f"logs of all processes: {folder / 'logs'}", markup=False)
     return 1
@@ -66,7 +66,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--turns", type=int, default=500)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--at-once", type=int, default=200, help="turns at the same time [200]")
-    parser.add_argument("--gap", type=float, default=2.0, help="mean seconds between troubles [2]")
+    gap = "mean seconds between troubles [1.2]"
+    parser.add_argument("--gap", type=float, default=1.2, help=gap)
     parser.add_argument(
         "--longest", type=float, default=900.0, help="seconds after which the storm ends [900]"
     )

@@ -269,7 +269,7 @@ def _ignore(_error: Exception) -> None:
 
 
 def write_evidence(result: Result, processes_folder: Path) -> Path:
-    """Write a folder for each turn with a violation: messages, journal row, thread, steps."""
+    """Write the storm, the polls, and a folder for each turn with a violation."""
     folder = processes_folder / "violations"
     found: Mapping[str, list[Violation]] = defaultdict(list)
     for violation in result.violations:
@@ -280,6 +280,13 @@ def write_evidence(result: Result, processes_folder: Path) -> Path:
     storm = [f"{o.from_s:.3f} {o.there_at:.3f} {o.part} {o.kind}" for o in result.storm.outages]
     folder.mkdir(exist_ok=True)
     (folder / "storm.txt").write_text("\n".join(sorted(storm)) + "\n")
+    polls = [
+        f"{poll.asked_at:.3f} {poll.took_s:.3f} {case.seen.tag} "
+        f"{poll.answer.status if poll.answer else '-'}"
+        for case in result.cases
+        for poll in case.seen.polls
+    ]
+    (folder / "polls.txt").write_text("\n".join(sorted(polls)) + "\n")
     return folder
 
 

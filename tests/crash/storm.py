@@ -59,10 +59,13 @@ _GROUPS: Final = (
     (NATS, "steps"),
     PARTS,
 )
-_PROCESS_KINDS: Final = (Kind.KILL,) * 4 + (Kind.TERM,) * 2 + (Kind.PAUSE,) * 2
+_PROCESS_KINDS: Final = (Kind.KILL,) * 5 + (Kind.TERM,) * 2 + (Kind.PAUSE,)
 _NETWORK_KINDS: Final = (Kind.CUT, Kind.CUT, Kind.STALL, Kind.REFUSE)
-_NETWORK_SHARE: Final = 0.3
-_SIDE_BY_SIDE: Final = 2
+_NETWORK_SHARE: Final = 0.25
+# Now and then the wind drops, so that what was hit can be seen to get on.
+_LULL_SHARE: Final = 0.08
+_LULL_S: Final = 8.0
+_SIDE_BY_SIDE: Final = 3
 _LONGEST_S: Final = {
     Kind.KILL: 1.5,
     Kind.TERM: 1.0,
@@ -83,7 +86,8 @@ def troubles(seed: int, mean_gap_s: float) -> Iterator[Trouble]:
         else:
             kind, parts = chance.choice(_PROCESS_KINDS), chance.choice(_GROUPS)
         length_s = chance.random() ** 2 * _LONGEST_S[kind]
-        yield Trouble(kind, parts, length_s, chance.expovariate(1 / mean_gap_s))
+        lull_s = _LULL_S if chance.random() < _LULL_SHARE else 0.0
+        yield Trouble(kind, parts, length_s, chance.expovariate(1 / mean_gap_s) + lull_s)
 
 
 @dataclass(slots=True)

@@ -26,7 +26,7 @@ from tests.support.graphs.scripted import Say, ScriptedModel, said_in_turn, tag_
 Graph = StateGraph[Any, Any, Any, Any]
 
 SHORTEST_S = 0.05
-LONGEST_S = 3.0
+LONGEST_S = 4.0
 FAILS = "fail"
 """A turn whose input has this word ends with the graph's own error after step one."""
 ERROR = "no such shelf"
