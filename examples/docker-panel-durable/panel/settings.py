@@ -12,6 +12,7 @@ from vystak_turns_rpc.stream import DEFAULT_MAX_AGE_S
 from vystak_turns_rpc.subjects import tasks_subject, turn_base
 
 TOKEN_BYTES = 24
+PATIENCE_S = 15.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,8 @@ class Settings:
         token: lets a browser in (file PANEL_TOKEN_FILE, made if there is none).
         user: who decides (PANEL_USER).
         stream_max_age_s: for a stream that does not exist yet (VYSTAK_STREAM_MAX_AGE_S).
+        patience_s: how long a new message waits for turn control, which may just be restarting
+            (PANEL_PATIENCE_S).
 
     """
 
@@ -38,6 +41,7 @@ class Settings:
     token: str
     user: str
     stream_max_age_s: int
+    patience_s: float
 
     @property
     def turn_base(self) -> str:
@@ -60,6 +64,7 @@ def from_environment(environment: Mapping[str, str]) -> Settings:
         token=_token(Path(environment.get("PANEL_TOKEN_FILE") or "panel.token")),
         user=environment.get("PANEL_USER") or "you@localhost",
         stream_max_age_s=int(environment.get("VYSTAK_STREAM_MAX_AGE_S") or DEFAULT_MAX_AGE_S),
+        patience_s=float(environment.get("PANEL_PATIENCE_S") or PATIENCE_S),
     )
 
 

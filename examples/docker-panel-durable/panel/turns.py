@@ -32,8 +32,6 @@ from vystak_turns_rpc.subjects import turn_subject
 from vystak_turns_rpc.vocabulary import Json, WireStatus
 
 RETRY_S = 0.5
-# How long a new message waits for turn control, which may just be restarting.
-DISPATCH_PATIENCE_S = 15.0
 STATUS_TIMEOUT_S = 3.0
 CANCEL_CHECK_S = 30.0
 # A message that was kept but never dispatched is sent after a restart, unless it is older.
@@ -147,7 +145,7 @@ class Turns:
     ) -> None:
         settings = stream_settings(self._settings.turn_base, self._settings.stream_max_age_s)
         request = self._request(conversation.last_response_id, text)
-        deadline_s = time.monotonic() + DISPATCH_PATIENCE_S
+        deadline_s = time.monotonic() + self._settings.patience_s
         while True:
             try:
                 await ensure_stream(link.js, settings)

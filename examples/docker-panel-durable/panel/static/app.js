@@ -3,10 +3,11 @@
 import * as api from "./api.js";
 import { Follower } from "./follow.js";
 import { partsOfRow } from "./turn.js";
-import { element, keepingPlace, makeMessage, reconcile, setText, updateMessage } from "./view.js";
+import { element, keepAtEnd, makeMessage, reconcile, setText, updateMessage } from "./view.js";
 import { endOf, standing } from "./words.js";
 
 const ACTIVE_POLL_MS = 700;
+const ENDING_POLL_MS = 150; // the end was seen, the panel has yet to note it
 const IDLE_POLL_MS = 3000;
 const SUGGESTIONS = [
   "Run the four-step job",
@@ -32,6 +33,7 @@ let follower = null;
 let pollTimer = null;
 let isPolling = false;
 let isPollDue = false;
+let toEnd = () => {};
 // Other tabs of this browser; what happens elsewhere is seen by asking.
 const tabs = new BroadcastChannel("panel");
 
@@ -51,9 +53,9 @@ function messages() {
 function answerOf(turnId) {
   const turn = state.live.get(turnId);
   if (turn) {
-    const { parts, question, resets, end } = turn;
+    const { parts, question, resets, resumedAt, end } = turn;
     const decided = Boolean(state.asked.get(question?.key)?.isDecided);
-    return { parts, question, decided, resets, end, isLive: !end };
+    return { parts, question, decided, resets, resumedAt, end, isLive: !end };
   }
   const row = state.rows.find((each) => each.role === "assistant" && each.turn_id === turnId);
   const plain = { question: null, resets: 0, isLive: turnId === state.current?.active_turn_id };
@@ -74,16 +76,14 @@ function endOfRow({ state: rowState, error }) {
 
 function draw() {
   const shown = messages();
-  keepingPlace($("scroller"), () => {
-    $("empty").hidden = shown.length > 0;
-    reconcile($("transcript"), shown, makeMessage, (node, message) =>
-      updateMessage(node, message, { decide: (...answer) => decide(message.turnId, ...answer) }));
-  });
+  $("empty").hidden = shown.length > 0;
+  reconcile($("transcript"), shown, makeMessage, (node, message) =>
+    updateMessage(node, message, { decide: (...answer) => decide(message.turnId, ...answer) }));
   drawStatus();
   drawConversations();
   const title = state.current?.title || "New conversation";
   setText($("title"), title);
-  $("send").disabled = state.sending !== null || isBusy();
+  $("send").disabled = state.sending !== null || Boolean(state.current?.active_turn_id);
 }
 
 function drawStatus() {
@@ -120,7 +120,8 @@ function drawConversations() {
       if (each.id === state.current?.id) button.setAttribute("aria-current", "page");
       else button.removeAttribute("aria-current");
       setText(button.querySelector(".name"), each.title || "New conversation");
-      setText(button.querySelector(".live"), each.active_turn_id ? "active" : "");
+      const isActive = each.active_turn_id && !state.live.get(each.active_turn_id)?.end;
+      setText(button.querySelector(".live"), isActive ? "active" : "");
     });
 }
 
@@ -128,7 +129,7 @@ function lastTurnId() {
   return state.rows.findLast((row) => row.role === "user")?.turn_id ?? null;
 }
 
-/** Whether a turn is active, as far as this page knows. */
+/** Whether a turn goes on, as far as this page knows. */
 function isBusy() {
   const active = state.current?.active_turn_id;
   return Boolean(active) && !state.live.get(active)?.end;
@@ -158,7 +159,7 @@ async function open(id) {
     state.current = state.conversations.find((each) => each.id === id) ?? { id, title: "" };
     await load();
   } else draw();
-  $("scroller").scrollTop = $("scroller").scrollHeight;
+  toEnd();
   pollSoon();
 }
 
@@ -243,7 +244,9 @@ async function pollNow() {
     await poll();
   }
   isPolling = false;
-  pollTimer = setTimeout(pollSoon, isBusy() ? ACTIVE_POLL_MS : IDLE_POLL_MS);
+  const isEnding = state.current?.active_turn_id && !isBusy();
+  const pause = isEnding ? ENDING_POLL_MS : IDLE_POLL_MS;
+  pollTimer = setTimeout(pollSoon, isBusy() ? ACTIVE_POLL_MS : pause);
 }
 
 async function poll() {
@@ -309,7 +312,7 @@ async function send(text) {
   state.sending = text;
   say(null);
   draw();
-  $("scroller").scrollTop = $("scroller").scrollHeight;
+  toEnd();
   try {
     if (!state.current) {
       state.current = await api.createConversation();
@@ -389,6 +392,7 @@ function submit() {
 }
 
 function listen() {
+  toEnd = keepAtEnd($("scroller"), $("transcript"));
   $("composer").addEventListener("submit", (event) => {
     event.preventDefault();
     submit();

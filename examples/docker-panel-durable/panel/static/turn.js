@@ -14,17 +14,23 @@ export class Turn {
     this.question = null;
     this.end = null;
     this.resets = 0;
+    this.resumedAt = null; // how many parts the last reset has left
+    this.resetSeq = null;
   }
 
   /** Take one frame and return the turn after it, which after a reset is another object. */
   apply(frame) {
     if (this.end) return this;
+    if (this.resetSeq !== null && frame.seq > this.resetSeq) {
+      this.resetSeq = null;
+      this.resumedAt = this.parts.length;
+    }
     switch (frame.type) {
       case "delta": this.#addText(frame); break;
       case "tool_call": this.#addCall(frame); break;
       case "tool_result": this.#addResult(frame); break;
       case "approval": this.#ask(frame); break;
-      case "reset": return this.#begunAnew();
+      case "reset": return this.#begunAnew(frame);
       case "done": this.#endWith("done", "", ""); break;
       case "error": this.#endWith("failed", frame.message, frame.code); break;
       default: // A frame of a later version: nothing that we could show.
@@ -64,8 +70,9 @@ export class Turn {
     this.end = { kind: code === "cancelled" ? "cancelled" : kind, message: asText(message), code };
   }
 
-  #begunAnew() {
+  #begunAnew({ seq }) {
     const turn = new Turn(this.turnId);
+    turn.resetSeq = seq;
     turn.resets = this.resets + 1;
     return turn;
   }

@@ -1,7 +1,7 @@
 // The transcript's DOM. Elements are kept by key and only changed where they differ, so nothing
 // flickers; all that came from outside becomes text, never HTML.
 
-const PINNED_PX = 80;
+const AT_END_PX = 80;
 
 export function element(tag, attributes = {}, ...children) {
   const made = document.createElement(tag);
@@ -38,11 +38,21 @@ export function reconcile(parent, items, make, update) {
   for (const child of old.values()) child.remove();
 }
 
-/** Run `change`, and stay at the end if the reader was there. */
-export function keepingPlace(scroller, change) {
-  const rest = scroller.scrollHeight - scroller.scrollTop - scroller.clientHeight;
-  change();
-  if (rest < PINNED_PX) scroller.scrollTop = scroller.scrollHeight;
+/** Stay at the end, if the reader is there, whatever grows or shrinks; returns how to go there. */
+export function keepAtEnd(scroller, content) {
+  let isAtEnd = true;
+  const toEnd = () => {
+    isAtEnd = true;
+    scroller.scrollTop = scroller.scrollHeight;
+  };
+  scroller.addEventListener("scroll", () => {
+    const rest = scroller.scrollHeight - scroller.scrollTop - scroller.clientHeight;
+    isAtEnd = rest < AT_END_PX;
+  }, { passive: true });
+  const sizes = new ResizeObserver(() => { if (isAtEnd) toEnd(); });
+  sizes.observe(scroller);
+  sizes.observe(content);
+  return toEnd;
 }
 
 // Messages
@@ -71,14 +81,14 @@ export function updateMessage(item, message, actions) {
   );
 }
 
-function blocks({ parts, question, decided, resets, end }) {
-  // Nothing is left of a text that has only spaces: a box for it would be an odd gap.
-  const shown = parts.filter((part) => part.kind !== "text" || part.text.trim());
-  const asked = question && shown.findLast(
+function blocks({ parts, question, decided, resets, resumedAt, end }) {
+  const asked = question && parts.findLast(
     (part) => part.kind === "tool" && part.output === null && part.name === question.tool,
   );
-  const list = shown.map((part) => part === asked ? { ...part, isAsked: true } : part);
-  if (resets > 0) list.push({ key: "resets", kind: "note", resets });
+  const all = parts.map((part) => part === asked ? { ...part, isAsked: true } : part);
+  if (resets > 0) all.splice(resumedAt ?? all.length, 0, { key: "resets", kind: "note", resets });
+  // Nothing is to be seen of a text that has only spaces: a box for it would be an odd gap.
+  const list = all.filter((part) => part.kind !== "text" || part.text.trim());
   if (question) list.push({ key: question.key, kind: "question", question, decided });
   if (end && end.kind !== "done") list.push({ key: "end", kind: "end", end });
   return list;

@@ -7,11 +7,15 @@ const WAITS = {
   thread: "Waiting for the turn before it",
 };
 
+const OVER = new Set(["done", "failed"]);
+
 /** @returns {{kind: string, words: string}} */
 export function standing(turn, status) {
   if (turn?.end) return ended(turn.end);
   if (!status) return { kind: "running", words: "Running" };
   if (!status.reachable) return { kind: "waiting", words: "Waiting for turn control" };
+  // The status can be faster than the log, for instance when the broker is just back.
+  if (turn && OVER.has(status.status)) return { kind: "running", words: "Catching up" };
   switch (status.status) {
     case "parked": return { kind: "parked", words: "Waiting for your decision" };
     case "done": return ended({ kind: "done" });
