@@ -36,7 +36,7 @@ from vystak_turns.core.findings import AgentView, Asked, Findings, Rewound, Tail
 from vystak_turns.core.probe import Row, first_fitting_row
 from vystak_turns.core.transitions import step
 from vystak_turns.core.turn import Boundary, Decision, Failure, Intent, Question, Turn
-from vystak_turns_rpc.vocabulary import TurnState
+from vystak_turns_rpc.vocabulary import TurnState, WireStatus
 
 LAST = BOUNDARIES[1]
 
@@ -287,6 +287,19 @@ def test_row_9_shows_everything_again_when_the_log_lost_its_start_between_two_qu
     assert effects == (Rewind(None), CatchUp(None, "ck2"))
 
 
+def test_row_9_asks_a_second_question_only_when_all_before_it_is_in_the_log() -> None:
+    second = Question("i2", "and this?")
+    park = replace(decided_turn().park or PARK, questions=(QUESTION, second))
+    turn = replace(decided_turn(), park=park, origin_seq=9)
+    begun_anew = replace(
+        findings(view(questions=(QUESTION, second)), replace(tail(seq=9), what=Rewound(-1))),
+        boundaries=(),
+        head_seq=9,
+    )
+
+    assert effects_of(turn, begun_anew) == (CatchUp(None, "ck2"),)
+
+
 def test_row_10_says_where_the_turn_goes_on_and_continues() -> None:
     after, effects = step(probing(), probed(findings(view())))
 
@@ -342,3 +355,31 @@ def test_r12_a_free_claim_passes_the_cap() -> None:
 
     assert (after.attempts, after.free_claim) == (3, False)
     assert isinstance(effects[-1], Resume)
+
+
+UNSTAMPED: dict[str, object] = {"stamped": False, "epoch": None}
+
+
+@pytest.mark.parametrize(
+    ("adopted_as", "boundaries", "causes", "row"),
+    [
+        (WireStatus.RUNNING, (), {}, Row.IN_THE_MIDDLE),
+        (WireStatus.RUNNING, BOUNDARIES, {"finished": True}, Row.FINISHED),
+        (WireStatus.RUNNING, (), {"finished": True}, Row.NOT_STARTED),
+        (WireStatus.RUNNING, BOUNDARIES, {"questions": (QUESTION,)}, Row.UNDECIDED),
+        (WireStatus.RUNNING, (), {"questions": (QUESTION,)}, Row.NOT_STARTED),
+        (WireStatus.PARKED, (), {"questions": (QUESTION,)}, Row.UNDECIDED),
+        (WireStatus.RUNNING, BOUNDARIES, {"checkpoint_id": None}, Row.NOT_STARTED),
+        (WireStatus.RUNNING, BOUNDARIES, {"epoch": 3}, Row.NOT_STARTED),
+        (None, BOUNDARIES, {}, Row.NOT_STARTED),
+    ],
+)
+def test_a_thread_without_stamps_is_an_adopted_turns_where_it_shows_that_it_began(
+    adopted_as: WireStatus | None,
+    boundaries: tuple[Boundary, ...],
+    causes: dict[str, object],
+    row: Row,
+) -> None:
+    found = replace(findings(view(**{**UNSTAMPED, **causes})), boundaries=boundaries)
+
+    assert first_fitting_row(probing(adopted_as=adopted_as), found) is row

@@ -134,8 +134,7 @@ def _park(turn: Turn, fact: Probed) -> Step:
     if findings.tail is not None and probe.asks_already(findings.tail, park):
         seq = turn.last_seq if findings.tail.seq is None else findings.tail.seq
         return park_turn(turn, park, seq), ()
-    known = _same_questions(turn, view) and probe.log_is_whole(turn, findings.head_seq)
-    told = known or probe.is_caught_up(findings, view)
+    told = _ends_with_known_park(turn, findings, view) or probe.is_caught_up(findings, view)
     if told or not view.catches_up:
         return turn, (AskApproval(park),)
     boundary = probe.last_good_boundary(turn, findings, whole=True)
@@ -157,8 +156,16 @@ def _due_park(turn: Turn, view: AgentView) -> Park:
     )
 
 
+def _ends_with_known_park(turn: Turn, findings: Findings, view: AgentView) -> bool:
+    """Whether readers have everything up to this park, of which one more question is asked."""
+    if turn.park is None or not _same_questions(turn, view):
+        return False
+    asked = probe.asks_already(findings.tail, turn.park)
+    return asked and probe.log_is_whole(turn, findings.head_seq)
+
+
 def _same_questions(turn: Turn, view: AgentView) -> bool:
-    """Whether this is the park that readers know already, of which one more question is asked."""
+    """Whether the thread still waits for exactly the answers of the stored park."""
     if turn.park is None:
         return False
     known = {q.interrupt_id for q in turn.park.questions}

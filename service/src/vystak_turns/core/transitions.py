@@ -81,7 +81,14 @@ def step(turn: Turn, fact: Fact) -> Step:
 
 
 def _dispatch_first(turn: Turn, fact: DriverStarted) -> Step:
-    started = replace(turn, state=TurnState.RUNNING, token=fact.new_token, seq_limit=fact.seq_limit)
+    # The first dispatch costs nothing, and so does the next one when this one is refused (R12).
+    started = replace(
+        turn,
+        state=TurnState.RUNNING,
+        token=fact.new_token,
+        seq_limit=fact.seq_limit,
+        claim=Claim.FREE,
+    )
     return started, (Dispatch(),)
 
 
