@@ -14,6 +14,7 @@ from tests.simulation.world import BASE, SimulatedWorld
 
 _FIRST_POLL_S: Final = 0.03
 _LAST_POLL_S: Final = 0.5
+_TRY_AGAIN: Final = -32052
 _ENDED: Final = frozenset({"done", "failed"})
 
 
@@ -167,7 +168,7 @@ class Caller:
     async def _until_answered(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         while True:
             reply = await self._world.call(self._ask.agent, method, params)
-            if reply is not None:
+            if reply is not None and (reply.get("error") or {}).get("code") != _TRY_AGAIN:
                 return reply
             await asyncio.sleep(0.05)
 
@@ -196,7 +197,8 @@ class Caller:
             doubled_runs=agent.doubled_runs,
             redrives=self._world.redrives(self.turn_id),
             free_thread_s=self._thread_was_free_s(),
-            orderly=bool(self._world.plan) and all(b.kind is Kind.STOP for b in self._world.plan),
+            orderly=self._world.claims_have_reasons
+            and all(b.kind is Kind.STOP for b in self._world.plan),
         )
 
     def _ends(self) -> tuple[str, ...]:

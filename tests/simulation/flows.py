@@ -121,7 +121,7 @@ FLOWS: Final[tuple[Flow, ...]] = (
     ),
     Flow("park outlives the log", (Ask("approval", waits_s=25.0),), max_age_s=10.0),
     Flow("two parks outlive the log", (Ask("two questions at once", waits_s=25.0),), max_age_s=10.0),
-    Flow("run outlives the log", (Ask("slow tools"),), max_age_s=6.0),
+    Flow("run outlives the log", (Ask("slow tools"),), max_age_s=4.0),
     Flow(
         "poison and bystander",
         (

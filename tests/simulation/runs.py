@@ -16,6 +16,7 @@ from tests.simulation.flows import FLOWS, Flow
 from tests.simulation.virtual_time import DeadlockError, run_virtually
 from tests.simulation.world import AGENTS, SimulatedWorld
 
+_HOUR_S: Final = 3600.0
 _DEADLINE_S: Final = 600.0
 """Virtual seconds after which a turn that has not ended counts as lost."""
 
@@ -68,6 +69,8 @@ async def _take_turns(world: SimulatedWorld, flow: Flow, found: list[str]) -> No
         callers.append(Caller(world, ask, f"turn{number}", before))
         if ask.kills_caller:
             world.agents[ask.agent].poisoned.add(f"turn{number}")
+    # A log that loses its start is shown again, which takes a claim.
+    world.claims_have_reasons = not flow.poison and flow.max_age_s >= _HOUR_S
     world.on_cancel = callers[0].cancel
     async with asyncio.TaskGroup() as group:
         for caller in callers:

@@ -66,7 +66,7 @@ _END: Final = (Task(says="that was it."),)
 SCRIPTS: Final[dict[str, Script]] = {
     "one tool": _tools("c0"),
     "two tools": _tools("c0", "c1"),
-    "slow tools": _tools("c0", "c1", "c2", takes_s=4.0),
+    "slow tools": _tools("c0", "c1", "c2", takes_s=2.0),
     "parallel": (_BOTH, (Task(answers="a"), Task(answers="b", takes_s=0.02)), _END),
     "parallel voices": ((Task(says="one side. "), Task(says="other side. ", takes_s=0.01)), _END),
     "approval": ((Task(says="may I? ", calls=("c0",)),), (Task(answers="c0", asks=("del?",)),), _END),

@@ -130,6 +130,7 @@ class SimulatedWorld:
             for name, victim in AGENTS.items()
         }
         self.plan = plan
+        self.claims_have_reasons = True
         self.on_cancel: Callable[[], Coroutine[Any, Any, None]] | None = None
         self._by_victim = {agent.victim: agent for agent in self.agents.values()}
         self._journal_path = journal
