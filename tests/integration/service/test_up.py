@@ -28,7 +28,7 @@ PATIENCE_S = 90
 @asynccontextmanager
 async def up(folder: Path) -> AsyncIterator[asyncio.subprocess.Process]:
     words = ("up", "--example", "--dir", str(folder))
-    ports = ("--nats-port", "0", "--http-port", "0", "--agent-port", "0")
+    ports = ("--nats-port", "0", "--http-port", "0", "--agent-port", "0", "--panel-port", "0")
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         *("-m", "vystak_turns", *words, *ports),
