@@ -21,7 +21,15 @@ from tests.support.turn_samples import (
     turn_in,
     view,
 )
-from vystak_turns.core.effects import Dispatch, Drain, Fail, ForgetBoundary, Probe, StandDown
+from vystak_turns.core.effects import (
+    Dispatch,
+    Drain,
+    Fail,
+    ForgetBoundary,
+    Probe,
+    Resume,
+    StandDown,
+)
 from vystak_turns.core.facts import (
     ApprovalAsked,
     CallRefused,
@@ -138,6 +146,25 @@ def test_a_refused_call_gives_its_claim_back(refusal: Refusal) -> None:
     assert (after_counted.attempts, after_counted.redrives) == (1, 4)
     assert after_free.free_claim
     assert after_counted.state is TurnState.PROBING
+
+
+def test_r5_a_thread_without_stamps_is_not_this_turns_until_a_dispatch_was_taken() -> None:
+    """Else the turn would end `done` with the empty reply of a thread that has finished."""
+    turn, _ = step(turn_in(TurnState.QUEUED), DriverStarted(TOKEN, 1000))
+    old_thread = view(finished=True, catches_up=False)
+    found = probed(replace(findings(old_thread), tail=None, head_seq=None, boundaries=()))
+
+    for _ in range(2):
+        turn, _ = step(turn, CallRefused(TOKEN, TOKEN, Refusal.UNREACHABLE, "refused"))
+        turn, _ = step(turn, DriverStarted(TOKEN, 1000))
+        turn, effects = step(turn, found)
+        assert effects == (Dispatch(),)
+        assert turn.attempts == 0
+        turn = replace(turn, token=TOKEN)
+
+    lost, _ = step(turn, StreamEnded(TOKEN, TOKEN, StreamEnd.LOST))
+    _, effects = step(lost, found)
+    assert isinstance(effects[-1], Resume)
 
 
 def test_an_older_claim_is_not_given_back_by_a_later_refusal() -> None:

@@ -28,7 +28,7 @@ from __future__ import annotations
 from enum import IntEnum
 
 from vystak_turns.core.findings import AgentView, Asked, Findings, Rewound, Tail, Terminal
-from vystak_turns.core.turn import Boundary, Park, Question, Turn
+from vystak_turns.core.turn import Boundary, Claim, Park, Question, Turn
 
 
 class Row(IntEnum):
@@ -61,6 +61,8 @@ def first_fitting_row(turn: Turn, findings: Findings) -> Row:
 
 
 def _row_of_a_resting_thread(turn: Turn, view: AgentView) -> Row:
+    if turn.claim is Claim.FIRST and not view.catches_up:
+        return Row.NOT_STARTED  # without stamps, an earlier turn's thread looks like this one's
     if not view.stamped:
         return Row.NOT_STARTED
     if view.finished:

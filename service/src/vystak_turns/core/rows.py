@@ -200,6 +200,7 @@ def _claim(turn: Turn, fact: Probed, before: tuple[Effect, ...], call: Effect) -
     if not turn.free_claim and attempts >= fact.findings.max_attempts:
         return turn, (Fail(_exhausted(turn)),)
     cost = 0 if turn.free_claim else 1
+    first = turn.claim is Claim.FIRST and isinstance(call, Dispatch)
     claimed = replace(
         turn,
         state=TurnState.RUNNING,
@@ -207,7 +208,7 @@ def _claim(turn: Turn, fact: Probed, before: tuple[Effect, ...], call: Effect) -
         attempts=attempts + cost,
         redrives=turn.redrives + cost,
         claimed_checkpoint=checkpoint_id,
-        claim=Claim.COUNTED if cost else Claim.FREE,
+        claim=Claim.FIRST if first else Claim.COUNTED if cost else Claim.FREE,
         free_claim=False,
     )
     return claimed, (*before, call)

@@ -87,7 +87,7 @@ def _dispatch_first(turn: Turn, fact: DriverStarted) -> Step:
         state=TurnState.RUNNING,
         token=fact.new_token,
         seq_limit=fact.seq_limit,
-        claim=Claim.FREE,
+        claim=Claim.FIRST,
     )
     return started, (Dispatch(),)
 
@@ -99,7 +99,9 @@ def _take_over(turn: Turn, fact: DriverStarted) -> Step:
 def _ask_again(turn: Turn, new_token: int) -> Turn:
     """Enter `probing` (or stay `cancelling`) with a token that fences the driver before."""
     state = TurnState.CANCELLING if turn.intent else TurnState.PROBING
-    return replace(turn, state=state, token=new_token, claim=Claim.NONE)
+    refused = turn.claim is Claim.FIRST and turn.state is not TurnState.RUNNING
+    claim = Claim.FIRST if refused else Claim.NONE
+    return replace(turn, state=state, token=new_token, claim=claim)
 
 
 def _stream_ended(turn: Turn, fact: StreamEnded) -> Step:
@@ -123,7 +125,7 @@ def _call_refused(turn: Turn, fact: CallRefused) -> Step:
     if fact.refusal is Refusal.WRONG:
         failure = Failure(FailureCode.AGENT_REFUSED, fact.words)
         return returned, (Fail(failure),)
-    asking = _ask_again(returned, fact.new_token)
+    asking = replace(_ask_again(returned, fact.new_token), claim=returned.claim)
     if fact.refusal is Refusal.UNKNOWN_CHECKPOINT and fact.after is not None:
         return asking, (ForgetBoundary(fact.after), Probe())
     return asking, (Probe(Pace.LATER),)
@@ -137,6 +139,8 @@ def _give_back(turn: Turn) -> Turn:
             return replace(
                 turn, attempts=spent, redrives=max(turn.redrives - 1, 0), claim=Claim.NONE
             )
+        case Claim.FIRST:
+            return replace(turn, free_claim=True)
         case Claim.FREE:
             return replace(turn, free_claim=True, claim=Claim.NONE)
         case Claim.NONE:

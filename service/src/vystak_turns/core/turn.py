@@ -20,9 +20,14 @@ class Intent(StrEnum):
 
 
 class Claim(StrEnum):
-    """What the last claim cost, so that a refused call can give exactly that back."""
+    """What the last claim cost, so that a refused call can give exactly that back.
+
+    `FIRST` is the first dispatch, which costs nothing: until an agent takes it, nothing that its
+    thread holds is of this turn.
+    """
 
     NONE = "none"
+    FIRST = "first"
     COUNTED = "counted"
     FREE = "free"
 
