@@ -163,23 +163,34 @@ async def test_the_view_is_read_as_it_concerns_the_turn(
     [
         (
             {"checkpoint_id": None, "interrupted": False, "interrupts": []},
-            seen(checkpoint_id=None, stamped=False, epoch=None),
+            seen(checkpoint_id=None, stamped=False, epoch=None, catches_up=False),
         ),
         (
             {"checkpoint_id": "ck1", "interrupted": False, "interrupts": []},
-            seen(finished=True, epoch=None),
+            seen(finished=True, epoch=None, catches_up=False),
         ),
-        ({"checkpoint_id": "ck1", "interrupted": True, "interrupts": []}, seen(epoch=None)),
+        (
+            {"checkpoint_id": "ck1", "interrupted": True, "interrupts": []},
+            seen(epoch=None, catches_up=False),
+        ),
         (
             {"checkpoint_id": "ck1", "interrupted": True, "interrupts": ["a", "b"]},
             seen(
                 epoch=None,
-                questions=(Question("unnamed:ck1:0", "a"), Question("unnamed:ck1:1", "b")),
+                catches_up=False,
+                questions=(
+                    Question("unnamed:ck1:0:ac8d8342bbb2", "a"),
+                    Question("unnamed:ck1:1:c100f95c1913", "b"),
+                ),
             ),
         ),
         (
             {"checkpoint_id": "ck1", "interrupted": True},
-            seen(epoch=None, questions=(Question("unnamed:ck1:0", None),)),
+            seen(
+                epoch=None,
+                catches_up=False,
+                questions=(Question("unnamed:ck1:0:74234e98afe7", None),),
+            ),
         ),
         ({"checkpoint_id": "ck1", "turn_id": "t2"}, seen(stamped=False, finished=True, epoch=None)),
     ],

@@ -47,7 +47,7 @@ from vystak_turns.core.facts import (
     TerminalAppended,
 )
 from vystak_turns.core.transitions import TABLE, step
-from vystak_turns.core.turn import Claim, Decision, Failure, Intent
+from vystak_turns.core.turn import UNNAMED, Claim, Decision, Failure, Intent
 from vystak_turns_rpc.vocabulary import ENDED, TurnState
 
 ALL_FACTS = typing.get_args(Fact)
@@ -165,6 +165,28 @@ def test_r5_a_thread_without_stamps_is_not_this_turns_until_a_dispatch_was_taken
     lost, _ = step(turn, StreamEnded(TOKEN, TOKEN, StreamEnd.LOST))
     _, effects = step(lost, found)
     assert isinstance(effects[-1], Resume)
+
+
+@pytest.mark.parametrize(
+    ("interrupt_id", "how", "kept"),
+    [
+        (f"{UNNAMED}ck2:0", StreamEnd.CLEAN, False),
+        (f"{UNNAMED}ck2:0", StreamEnd.LOST, True),
+        ("i1", StreamEnd.CLEAN, True),
+    ],
+)
+def test_r6_an_answer_to_a_question_without_a_name_is_given_to_one_run_only(
+    interrupt_id: str, how: StreamEnd, kept: bool
+) -> None:
+    """Else the first approval would also approve the next tool of the same node."""
+    decision = Decision(interrupt_id, "yes")
+    park = replace(PARK, asked=interrupt_id, decisions=(decision,))
+    delivered = replace(turn_in(TurnState.RUNNING), park=park, generation=1)
+
+    after, _ = step(delivered, StreamEnded(TOKEN, NEXT, how))
+
+    assert after.park is not None
+    assert after.park.decisions == ((decision,) if kept else ())
 
 
 def test_an_older_claim_is_not_given_back_by_a_later_refusal() -> None:

@@ -59,7 +59,7 @@ from vystak_turns.core.facts import (
     TerminalAppended,
 )
 from vystak_turns.core.rows import Step, end, park_turn, take_row
-from vystak_turns.core.turn import Claim, Decision, Failure, Turn
+from vystak_turns.core.turn import Claim, Decision, Failure, Park, Turn
 from vystak_turns_rpc.vocabulary import FailureCode, TurnState
 
 
@@ -108,7 +108,21 @@ def _stream_ended(turn: Turn, fact: StreamEnded) -> Step:
     # A run that drained finished its step in order: the next claim is not a sign of trouble (R12).
     in_order = fact.how is StreamEnd.DRAINED
     asking = replace(_ask_again(turn, fact.new_token), free_claim=turn.free_claim or in_order)
+    if fact.how is StreamEnd.CLEAN:
+        asking = replace(asking, park=_without_used_up(asking.park))
     return asking, (Probe(),)
+
+
+def _without_used_up(park: Park | None) -> Park | None:
+    """Drop the answers that a run has taken which ended in order (R6).
+
+    What waits now is the next question, although without an id it may look like the last one: two
+    interrupts of one node stand on the same checkpoint. To ask again is harmless; to approve what
+    nobody was asked is not.
+    """
+    if park is None:
+        return None
+    return replace(park, decisions=tuple(d for d in park.decisions if not d.unnamed))
 
 
 def _log_moved(turn: Turn, fact: LogMoved) -> Step:

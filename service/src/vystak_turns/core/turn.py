@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from vystak_turns_rpc.vocabulary import ENDED, FailureCode, TurnState
 
 Json: TypeAlias = Any
 """A decoded JSON value; the core passes such values on and never looks inside."""
+
+UNNAMED: Final = "unnamed:"
+"""How an interrupt id starts that is ours, in place of one that the agent did not give."""
 
 
 class Intent(StrEnum):
@@ -46,6 +49,11 @@ class Decision:
 
     interrupt_id: str
     value: Json
+
+    @property
+    def unnamed(self) -> bool:
+        """Whether the agent gave the question no id: the next one may look the same."""
+        return self.interrupt_id.startswith(UNNAMED)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,18 +7,18 @@ taken to be active, and a pending interrupt without a name gets one.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from typing import Any, Final
 
 from vystak_turns.core.facts import Refusal
 from vystak_turns.core.findings import AgentView
-from vystak_turns.core.turn import Question
+from vystak_turns.core.turn import UNNAMED, Question
 from vystak_turns.ports import CallRefusedError
 from vystak_turns_rpc import jsontext
 from vystak_turns_rpc.vocabulary import RefusalReason
 
-_MADE_UP: Final = "unnamed:"
 _WORDS_MAX: Final = 500
 
 _CONFLICT: Final = 409
@@ -70,11 +70,6 @@ def refusal(status: int, body: bytes) -> CallRefusedError:
     return CallRefusedError(Refusal.WRONG, words)
 
 
-def is_made_up(interrupt_id: str) -> bool:
-    """Tell whether the id is ours, in place of one that the agent did not give."""
-    return interrupt_id.startswith(_MADE_UP)
-
-
 def clean(words: str) -> str:
     """Shorten an agent's words, and replace what cannot be stored or sent on."""
     return words.encode("utf-8", "replace").decode()[:_WORDS_MAX]
@@ -100,12 +95,18 @@ def _questions(
         raise ValueError("interrupts is no list")  # noqa: TRY004 - one error for all nonsense
     ids = answer.get("interrupt_ids")
     if ids is None:
-        ids = [f"{_MADE_UP}{checkpoint_id}:{index}" for index in range(len(payloads))]
+        ids = [_made_up_id(checkpoint_id, *pair) for pair in enumerate(payloads)]
     if not isinstance(ids, list) or not all(isinstance(i, str) and i for i in ids):
         raise ValueError("interrupt_ids is no list of ids")
     if len(set(ids)) != len(payloads):
         raise ValueError("interrupt_ids does not name each of interrupts")
     return tuple(Question(*pair) for pair in zip(ids, payloads, strict=True))
+
+
+def _made_up_id(checkpoint_id: str | None, index: int, payload: Any) -> str:
+    """Name a question by all that is known: two of one node stand on the same checkpoint."""
+    digest = hashlib.sha256(json.dumps(payload, sort_keys=True).encode()).hexdigest()
+    return f"{UNNAMED}{checkpoint_id}:{index}:{digest[:12]}"
 
 
 def _text(answer: Mapping[str, Any], name: str) -> str | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from vystak_turns.adapters.agent_http.answers import is_made_up
 from vystak_turns.ports import DispatchCall, ResumeCall
 
 
@@ -33,6 +32,6 @@ def resume_body(call: ResumeCall) -> dict[str, Any]:
         body["after_checkpoint_id"] = call.after_checkpoint_id
     if not call.decisions:
         return body
-    if is_made_up(call.decisions[0].interrupt_id):
+    if call.decisions[0].unnamed:
         return {**body, "resume": call.decisions[0].value}
     return {**body, "decisions": {d.interrupt_id: d.value for d in call.decisions}}
