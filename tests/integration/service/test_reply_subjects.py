@@ -10,12 +10,14 @@ import nats
 import pytest
 
 from tests.support.running_service import BASE, STREAM, TASKS, asked, journaled, running_service
+from tests.support.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
     from nats.aio.client import Client
+    from nats.aio.msg import Msg
 
     from tests.support.nats_server import NatsServer
 
@@ -96,3 +98,31 @@ async def test_a_request_without_a_reply_subject_is_carried_out(
         await client.publish(TASKS, create("t1"))
 
     assert journaled(tmp_path / "turns.db") == ["t1"]
+
+
+@pytest.mark.parametrize("payload", [status("t1"), create("t1"), b"rubbish"])
+async def test_a_request_without_a_reply_subject_gets_no_answer_of_any_kind(
+    tmp_path: Path, nats_server: NatsServer, payload: bytes
+) -> None:
+    seen: list[str] = []
+    watcher = await nats.connect(nats_server.url)
+    async with attacked(tmp_path, nats_server) as client:
+        await client.flush()
+
+        async def note(message: Msg) -> None:
+            seen.append(message.subject)
+
+        for subject in (TASKS, f"{BASE}.streams.>", "_INBOX.>"):
+            await watcher.subscribe(subject, cb=note)
+        await watcher.flush()
+        await client.publish(TASKS, payload)
+        await client.flush()
+        # The answers to this one and to its like come after whatever the first brought about.
+        assert await status_of(client, "other") == "unknown"
+        await until(lambda: len(seen) >= 3, "two requests and the answer to the second are seen")
+        requests = [subject for subject in seen if subject == TASKS]
+        answers = [subject for subject in seen if subject.startswith("_INBOX.")]
+
+    await watcher.close()
+    assert (len(requests), len(answers)) == (2, 1), "the one answer is that of the second request"
+    assert not [subject for subject in seen if ".streams." in subject]

@@ -25,6 +25,16 @@ from vystak_turns_rpc.vocabulary import TurnState
 _T = TypeVar("_T")
 AGENT = "worker"
 SUBJECT = "vystak.default.streams.c1.{}"
+STATUS = {
+    TurnState.QUEUED: "running",
+    TurnState.RUNNING: "running",
+    TurnState.PROBING: "running",
+    TurnState.PARKED: "parked",
+    TurnState.CANCELLING: "running",
+    TurnState.COMPLETED: "done",
+    TurnState.FAILED: "failed",
+    TurnState.CANCELLED: "failed",
+}
 
 
 class Asleep:
@@ -205,6 +215,44 @@ async def test_an_unknown_turn_is_unknown(desk: Desk, params: dict[str, Any]) ->
     result = (await desk.ask("responses/turnStatus", **params))["result"]
 
     assert (result["status"], result["interrupt"]) == ("unknown", None)
+
+
+@pytest.mark.parametrize("state", TurnState)
+async def test_every_state_has_its_status_and_only_a_parked_turn_a_question(
+    desk: Desk, state: TurnState
+) -> None:
+    await desk.create("t1")
+    await desk.put("t1", state=state, park=PARK, generation=1)
+
+    result = (await desk.ask("responses/turnStatus", turn_id="t1"))["result"]
+
+    parked = state is TurnState.PARKED
+    assert result["status"] == STATUS[state]
+    assert result["interrupt"] == ({"ask": "may I?"} if parked else None)
+
+
+@pytest.mark.parametrize("state", [s for s in TurnState if s is not TurnState.PARKED])
+async def test_r6_only_a_parked_turn_takes_a_decision(desk: Desk, state: TurnState) -> None:
+    await desk.create("t1")
+    await desk.put("t1", state=state, park=PARK, generation=1)
+    before = await desk.turn("t1")
+
+    answer = await desk.ask("responses/resumeDetached", turn_id="t1", resume="yes")
+
+    assert code(answer) == ErrorCode.INVALID_PARAMS
+    assert "not parked" in answer["error"]["message"]
+    assert await desk.turn("t1") == before
+
+
+async def test_r6_a_turn_with_an_accepted_decision_is_running(desk: Desk) -> None:
+    await desk.create("t1")
+    await desk.put("t1", state=TurnState.PARKED, park=PARK, generation=1)
+
+    answer = await desk.ask("responses/resumeDetached", turn_id="t1", resume="yes")
+
+    assert answer["result"] == {"turn_id": "t1"}
+    status = (await desk.ask("responses/turnStatus", turn_id="t1"))["result"]
+    assert (status["status"], status["interrupt"]) == ("running", None)
 
 
 async def test_r8_no_reply_is_better_than_a_wrong_one(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -102,6 +103,41 @@ async def test_r9_a_turn_gets_a_new_driver_when_one_fails(
 
     assert TroubledDriver.drives == 4
     assert not supervisor.lost_journal.is_set()
+    await journal.close()
+
+
+async def test_a_turn_that_is_driven_already_gets_no_second_driver(
+    journal: SqliteJournal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that the journal holds at the start and that is asked for at the same moment."""
+    monkeypatch.setattr(supervising, "Driver", TroubledDriver)
+    TroubledDriver.drives, TroubledDriver.ended = 1, asyncio.Event()
+    TroubledDriver.troubles = ()
+    supervisor = supervisor_of(journal)
+
+    supervisor.start()
+    supervisor.wake("t1")
+    async with asyncio.timeout(SOON_S):
+        await TroubledDriver.ended.wait()
+    supervisor.wake("t1")
+    await supervisor.stop()
+
+    assert TroubledDriver.drives == 2, "the one before this test, and one of this test"
+    await journal.close()
+
+
+async def test_a_turn_of_an_agent_that_is_not_configured_is_left_alone(
+    journal: SqliteJournal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervising, "Driver", TroubledDriver)
+    TroubledDriver.drives = 1
+    await journal.create(replace(turn_in(TurnState.RUNNING), turn_id="t2", agent="other"), {}, None)
+    supervisor = supervisor_of(journal)
+
+    supervisor.start()
+
+    assert set(supervisor._tasks) == {"t1"}
+    await supervisor.stop()
     await journal.close()
 
 
