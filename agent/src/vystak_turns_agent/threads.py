@@ -95,7 +95,9 @@ class Threads:
             snapshot
             async for snapshot in self.graph.aget_state_history(config, filter={"turn_id": turn_id})
         ]
-        if not found:  # made before there were stamps: what is there was told by somebody else
+        if not found or _source(found[-1]) != "input":
+            found += await self._begun_before_stamps(thread_id, found[-1] if found else None)
+        if not found:
             standing = await self.standing(thread_id)
             return History(known_ids(standing.messages), (), standing.finished_results)
         known: frozenset[str] = frozenset()
@@ -105,6 +107,20 @@ class Threads:
             known = known_ids(messages_of(before.values))
         steps = tuple(_step_of(snapshot) for snapshot in reversed(found))
         return History(known, steps, standing_of(found[0]).finished_results)
+
+    async def _begun_before_stamps(
+        self, thread_id: str, before: StateSnapshot | None
+    ) -> list[StateSnapshot]:
+        """Read what an agent without stamps did of the thread's latest turn, newest first."""
+        found: list[StateSnapshot] = []
+        older = None if before is None else before.config
+        async for snapshot in self.graph.aget_state_history(config_of(thread_id), before=older):
+            if "turn_id" in (snapshot.metadata or {}):
+                break
+            found.append(snapshot)
+            if _source(snapshot) == "input":
+                break
+        return found
 
     async def has_checkpoint(self, thread_id: str, checkpoint_id: str) -> bool:
         """Tell whether the thread has this root checkpoint."""

@@ -14,9 +14,9 @@ import pytest
 from tests.support.journals import NOW_MS, a_turn, inline, opened
 from vystak_turns.adapters.journal_sqlite.journal import SqliteJournal
 from vystak_turns.adapters.journal_sqlite.schema import OPEN_STATUSES
-from vystak_turns.core.turn import Boundary, Failure, Park, Question
+from vystak_turns.core.turn import Boundary, Failure, Intent, Park, Question
 from vystak_turns.ports import BoundaryChange, JournalUnavailableError, NotOwnerError
-from vystak_turns_rpc.vocabulary import TurnState
+from vystak_turns_rpc.vocabulary import TurnState, WireStatus
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -151,6 +151,65 @@ async def test_a_journal_of_the_original_is_taken_over_in_place(
             assert len(rubbish.thread_id) == len("resp_") + 24
             assert await journal.boundaries("r") == (Boundary("ck1", 5),)
             assert await journal.request("r") == {"input": "x"}
+
+
+async def test_of_several_unfinished_turns_of_the_original_on_a_thread_the_last_goes_on(
+    journal_path: Path, run: RunOnThread
+) -> None:
+    rows = [
+        ("parked", "resp_1", "parked"),
+        ("ended", "resp_1", "done"),
+        ("running", "resp_1", "running"),
+        ("other", "resp_2", "parked"),
+        ("last", "resp_1", "running"),
+        ("failed", "resp_1", "failed"),
+    ]
+    with outside(journal_path) as connection:
+        connection.executescript(ORIGINAL_TABLES)
+        for turn_id, thread_id, status in rows:
+            row = (turn_id, f"s.{turn_id}", thread_id, "{}", status, 3, 3, 0, 5.0)
+            connection.execute("INSERT INTO detached_turns VALUES (?,?,?,?,?,?,?,?,?)", row)
+
+    for _ in range(2):
+        async with opened(journal_path, run, agent="helper") as journal:
+            assert {t.turn_id: t.intent for t in journal.unfinished()} == {
+                "parked": Intent.SUPERSEDED,
+                "running": Intent.SUPERSEDED,
+                "other": None,
+                "last": None,
+            }
+            assert {t.turn_id: t.adopted_as for t in journal.unfinished()} == {
+                "parked": WireStatus.PARKED,
+                "running": WireStatus.RUNNING,
+                "other": WireStatus.PARKED,
+                "last": WireStatus.RUNNING,
+            }
+            holder = journal.open_on_thread("helper", "resp_1")
+            assert holder is not None
+            assert holder.turn_id == "last"
+
+
+async def test_a_turn_of_ours_is_superseded_by_a_later_one_that_the_original_added(
+    journal_path: Path, run: RunOnThread
+) -> None:
+    async with opened(journal_path, run) as journal:
+        await journal.create(a_turn("ours"), {}, None)
+    with outside(journal_path) as connection:
+        thread_id, agent = connection.execute(
+            "SELECT thread_id, agent FROM detached_turns"
+        ).fetchone()
+        connection.execute(
+            "INSERT INTO detached_turns (turn_id, stream_subject, thread_id, request_json, status,"
+            " updated_at) VALUES ('theirs', 's.t', ?, '{}', 'running', 9.0)",
+            (thread_id,),
+        )
+
+    async with opened(journal_path, run, agent=agent) as journal:
+        ours, theirs = await journal.get("ours"), await journal.get("theirs")
+    assert ours is not None
+    assert theirs is not None
+    assert (ours.intent, theirs.intent) == (Intent.SUPERSEDED, None)
+    assert (ours.adopted_as, theirs.adopted_as) == (None, WireStatus.RUNNING)
 
 
 async def test_a_journal_of_a_newer_version_is_left_alone(journal_path: Path) -> None:

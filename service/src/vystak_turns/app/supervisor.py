@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Mapping
 
 import structlog
@@ -15,6 +16,7 @@ from vystak_turns.app.limits import Limits
 from vystak_turns.app.log_writer import OvertakenError
 from vystak_turns.app.world import World
 from vystak_turns.core.facts import LetGo
+from vystak_turns.core.turn import Intent, Turn
 from vystak_turns.ports import (
     Agent,
     Clock,
@@ -99,9 +101,10 @@ class Supervisor:
     async def stop(self) -> None:
         """Let every driver go in order (R12): finish steps in flight, spend no attempt."""
         self._stopping = True
-        finishing = await self._ask_drivers_to_stop()
-        if finishing:
-            await asyncio.wait(finishing, timeout=self._world.limits.stop_grace_s)
+        # Asking takes part of the grace time: a frozen agent does not answer for long.
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._world.limits.stop_grace_s):
+                await self._finish_steps()
         turns = list(self._tasks)
         rest = list(self._tasks.values())
         for task in rest:
@@ -110,6 +113,11 @@ class Supervisor:
         await asyncio.gather(*(self._let_go(turn_id) for turn_id in turns))
         for health in self._world.health.values():
             await health.stop()
+
+    async def _finish_steps(self) -> None:
+        finishing = await self._ask_drivers_to_stop()
+        if finishing:
+            await asyncio.wait(finishing)
 
     async def _ask_drivers_to_stop(self) -> list[asyncio.Task[None]]:
         """Return the tasks that need time; the others may be cancelled at any point."""
@@ -174,9 +182,12 @@ class Supervisor:
             self.wake(turn_id)
 
     async def _wait_for_thread(self, turn_id: str) -> None:
-        """A new turn waits until the superseded one on its thread has ended (R13)."""
+        """A new turn waits until the superseded one on its thread has ended (R13).
+
+        So does one of the original's: it may have left several unfinished ones on a thread.
+        """
         turn = await self._world.journal.get(turn_id)
-        if turn is None or turn.state is not TurnState.QUEUED:
+        if turn is None or not _comes_after_others(turn):
             return
         self._queued[turn_id] = "thread"
         thread = (turn.agent, turn.thread_id, turn_id)
@@ -188,3 +199,9 @@ class Supervisor:
     async def _tell_finished(self) -> None:
         async with self._finished:
             self._finished.notify_all()
+
+
+def _comes_after_others(turn: Turn) -> bool:
+    if turn.state is TurnState.QUEUED:
+        return True
+    return turn.adopted_as is not None and turn.intent is not Intent.SUPERSEDED

@@ -29,6 +29,7 @@ from enum import IntEnum
 
 from vystak_turns.core.findings import AgentView, Asked, Findings, Rewound, Tail, Terminal
 from vystak_turns.core.turn import Boundary, Claim, Park, Question, Turn
+from vystak_turns_rpc.vocabulary import WireStatus
 
 
 class Row(IntEnum):
@@ -57,14 +58,27 @@ def first_fitting_row(turn: Turn, findings: Findings) -> Row:
         return Row.RUN_ACTIVE
     if turn.intent is not None:
         return Row.END_WANTED
+    if not (view.stamped or _is_of_adopted(turn, view, findings.boundaries)):
+        return Row.NOT_STARTED
     return _row_of_a_resting_thread(turn, view)
+
+
+def _is_of_adopted(turn: Turn, view: AgentView, boundaries: tuple[Boundary, ...]) -> bool:
+    """Whether a thread without stamps stands where an adopted turn left it.
+
+    A thread at rest may as well stand where the turn before left it: then only a boundary, or the
+    park that was journaled, shows that the adopted turn had begun. Without either it is
+    dispatched, which is the lesser harm of the two.
+    """
+    if turn.adopted_as is None or view.epoch is not None or view.checkpoint_id is None:
+        return False
+    rests = view.finished or bool(view.questions)
+    return not rests or bool(boundaries) or turn.adopted_as is WireStatus.PARKED
 
 
 def _row_of_a_resting_thread(turn: Turn, view: AgentView) -> Row:
     if turn.claim is Claim.FIRST and not view.catches_up:
         return Row.NOT_STARTED  # without stamps, an earlier turn's thread looks like this one's
-    if not view.stamped:
-        return Row.NOT_STARTED
     if view.finished:
         return Row.FINISHED
     if view.error is not None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, TypeAlias
 
-from vystak_turns_rpc.vocabulary import ENDED, FailureCode, TurnState
+from vystak_turns_rpc.vocabulary import ENDED, FailureCode, TurnState, WireStatus
 
 Json: TypeAlias = Any
 """A decoded JSON value; the core passes such values on and never looks inside."""
@@ -112,6 +112,8 @@ class Turn:
         seq_limit: seqs below it are reserved: they may have been used.
         origin_seq: the seq at which a reader's content starts: 0, or the last rewind to -1.
         created_at_s, updated_at_s: seconds since the epoch.
+        adopted_as: the status under which the original's bridge left the turn behind; `None` for
+            a turn of ours. Its thread's checkpoints may carry no stamp.
 
     """
 
@@ -136,6 +138,7 @@ class Turn:
     park: Park | None = None
     intent: Intent | None = None
     failure: Failure | None = None
+    adopted_as: WireStatus | None = None
 
     @property
     def ended(self) -> bool:

@@ -22,7 +22,7 @@ from vystak_turns.core.turn import (
     Turn,
 )
 from vystak_turns.ports import BoundaryChange
-from vystak_turns_rpc.vocabulary import TurnState, wire_status
+from vystak_turns_rpc.vocabulary import TurnState, WireStatus, wire_status
 
 _READ: Final = (
     "turn_id",
@@ -47,9 +47,10 @@ _READ: Final = (
     "intent",
     "failure_code",
     "failure_message",
+    "adopted_as",
 )
 _WRITTEN: Final = (*_READ, "status")
-_FIXED: Final = frozenset({"turn_id", "agent", "stream_subject", "created_at"})
+_FIXED: Final = frozenset({"turn_id", "agent", "stream_subject", "created_at", "adopted_as"})
 
 _SELECT: Final = f"SELECT {', '.join(_READ)} FROM detached_turns"  # noqa: S608 - constants
 _SELECT_ONE: Final = f"{_SELECT} WHERE turn_id = ?"
@@ -162,6 +163,7 @@ def _row(turn: Turn) -> dict[str, Any]:
         "intent": None if turn.intent is None else turn.intent.value,
         "failure_code": None if failure is None else _storable(str(failure.code)),
         "failure_message": None if failure is None else _storable(failure.message),
+        "adopted_as": None if turn.adopted_as is None else turn.adopted_as.value,
     }
 
 
@@ -190,6 +192,7 @@ def _turn(row: tuple[Any, ...]) -> Turn:
         park=None if fields["park_json"] is None else _park(json.loads(fields["park_json"])),
         intent=None if fields["intent"] is None else Intent(fields["intent"]),
         failure=_failure(fields["failure_code"], fields["failure_message"]),
+        adopted_as=None if fields["adopted_as"] is None else WireStatus(fields["adopted_as"]),
     )
 
 

@@ -65,6 +65,7 @@ _ADDED_COLUMNS: Final = {
     "intent": "TEXT",
     "failure_code": "TEXT",
     "failure_message": "TEXT",
+    "adopted_as": "TEXT",
 }
 
 # Partial: the start-up scan stays fast however many turns have ended.
@@ -78,6 +79,20 @@ _OPEN_INDEX: Final = (
 _STATE_OF_STATUS: Final = (
     "CASE status WHEN 'done' THEN 'completed' WHEN 'failed' THEN 'failed' ELSE 'probing' END"
 )
+
+
+# The original lets a thread have several unfinished turns; its panel waits for the last one.
+# Rows are in order of creation. At least one of the two must be foreign: R13 keeps ours apart.
+_SUPERSEDE_EARLIER: Final = f"""
+    UPDATE detached_turns SET intent = 'superseded'
+    WHERE {OPEN_STATUSES} AND intent IS NULL AND EXISTS (
+        SELECT 1 FROM detached_turns AS later
+        WHERE later.{OPEN_STATUSES} AND later.agent = detached_turns.agent
+            AND later.thread_id = detached_turns.thread_id
+            AND later.rowid > detached_turns.rowid
+            AND (later.state = '' OR detached_turns.state = '')
+    )
+"""  # noqa: S608 - constants
 
 
 class NewerSchemaError(Exception):
@@ -170,7 +185,8 @@ def _add_missing_columns(connection: sqlite3.Connection) -> None:
 def _adopt_foreign_rows(connection: sqlite3.Connection, agent: str) -> None:
     """Give rows without a state the state, thread and reserved seqs that recovery needs.
 
-    `last_seq` of such a row may lag one message behind the log, hence the wider reservation.
+    `last_seq` of such a row may lag one message behind the log, hence the wider reservation. Of
+    several unfinished turns on a thread all but the last are superseded (R13).
     """
     threadless = connection.execute(
         "SELECT turn_id, request_json FROM detached_turns WHERE state = '' AND thread_id IS NULL"
@@ -181,11 +197,13 @@ def _adopt_foreign_rows(connection: sqlite3.Connection, agent: str) -> None:
             (_thread_of(turn_id, request_json), turn_id),
         )
     connection.execute(
+        "UPDATE detached_turns SET agent = ? WHERE state = '' AND agent = ''", (agent,)
+    )
+    connection.execute(_SUPERSEDE_EARLIER)
+    connection.execute(
         f"UPDATE detached_turns SET state = {_STATE_OF_STATUS}, "  # noqa: S608 - a constant
         "status = CASE status WHEN 'parked' THEN 'running' ELSE status END, "
-        "agent = CASE agent WHEN '' THEN ? ELSE agent END, "
-        "seq_limit = last_seq + 2 WHERE state = ''",
-        (agent,),
+        "adopted_as = status, seq_limit = last_seq + 2 WHERE state = ''"
     )
 
 
