@@ -45,7 +45,6 @@ def rows(result: Result) -> Iterator[tuple[str, str]]:
     yield "divergences", str(found[Wrong.DIVERGENCE])
     yield "other broken rules", str(found[Wrong.OTHER] + found[Wrong.STATUS])
     yield from _answers(result)
-    yield "agent's health to first re-driven step, p50, p99", _times(result.step_again_s, 0.5, 0.99)
     yield "agent's health to first re-driven event, p50, p99", _times(result.redrive_s, 0.5, 0.99)
     yield "turns of which these were measured", str(len(result.redrive_s))
 

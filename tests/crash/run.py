@@ -63,7 +63,6 @@ class Result:
     unanswered: int = 0
     parks_looked_at: int = 0
     redrive_s: list[float] = field(default_factory=list)
-    step_again_s: list[float] = field(default_factory=list)
 
 
 async def run(options: Options) -> Result:
@@ -121,7 +120,7 @@ class _Run:
 
     async def _let_it_rage(self, raging: asyncio.Task[None], crowd: asyncio.Task[None]) -> None:
         """Return when nearly all turns have ended, or when it lasted too long."""
-        last_few = max(2, self._options.turns // 50)
+        last_few = max(2, self._options.turns // 10)
         loop = asyncio.get_running_loop()
         end_s = loop.time() + self._options.longest_s
         told_s = loop.time()
@@ -249,9 +248,6 @@ def _measure_redrives(case: Case, outages: Sequence[Outage], result: Result) -> 
         if event is None or _was_hit_besides(kill, event.at, outages):
             continue
         result.redrive_s.append(max(0.0, event.at - kill.there_at))
-        steps = [run.started_at for run in case.runs if run.started_at > kill.from_s]
-        if steps:
-            result.step_again_s.append(max(0.0, min(steps) - kill.there_at))
 
 
 def _was_hit_besides(kill: Outage, until_s: float, outages: Sequence[Outage]) -> bool:

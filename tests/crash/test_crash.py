@@ -27,7 +27,7 @@ STORM = (
     Trouble(Kind.KILL, PARTS, length_s=0.2, gap_s=0.5),
     Trouble(Kind.TERM, (NATS,)),
 )
-TURNS_IN_ALL = 40
+TURNS_IN_ALL = 24
 
 
 async def test_a_crowd_of_turns_in_a_storm_ends_as_if_there_had_been_none(tmp_path: Path) -> None:

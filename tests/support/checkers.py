@@ -93,8 +93,9 @@ def check_sequence(log: Sequence[Logged]) -> None:
 
 def check_shown_is_done(log: Sequence[Logged], thread: Sequence[Any]) -> None:
     """R3: readers see the thread's messages: each text, tool call and result once, in order."""
-    page = page_of(log)
-    assert [_plain(item) for item in page.items] == [_plain(item) for item in _expected(thread)]
+    shown = [_plain(item) for item in page_of(log).items]
+    done = [_plain(item) for item in _expected(thread)]
+    assert shown == done, f"readers see {shown}, done was {done}"
 
 
 def check_whole_reply(log: Sequence[Logged], thread: Sequence[Any]) -> None:
