@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pytest
 
 from tests.integration.agent_http.raw import raw_agent, reply
+from vystak_turns.adapters.agent_http.agent import AgentTimes
 from vystak_turns.core.facts import Refusal
 from vystak_turns.core.findings import AgentView
 from vystak_turns.core.turn import Question
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     AgentAt: TypeAlias = Callable[[str], HttpAgent]
 
+PORTION = 100
 DISPATCH = DispatchCall("t1", "resp_1", 7, {"input": "hi"})
 UNSEEN: dict[str, Any] = {
     "checkpoint_id": None,
@@ -254,6 +256,48 @@ async def test_an_agent_that_does_not_answer_is_silent(agent_at: AgentAt) -> Non
             await agent.view("resp_1", "t1")
         assert await agent.healthy() is False
         await agent.drain("resp_1", "t1", 7)
+
+
+async def test_an_answer_without_end_is_silence_and_is_not_kept(agent_at: AgentAt) -> None:
+    async def answer(connection: Connection) -> None:
+        await connection.send(b'HTTP/1.1 200 OK\r\n\r\n{"checkpoint_id":"')
+        while True:
+            await connection.send(b"x" * 65536)
+
+    async with raw_agent(answer) as raw, asyncio.timeout(10):
+        agent = agent_at(raw.url)
+        with pytest.raises(AgentSilentError, match="larger than 160000 bytes"):
+            await agent.view("resp_1", "t1")
+        assert await agent.healthy() is False
+        await agent.drain("resp_1", "t1", 7)
+
+
+async def test_a_crowd_of_turns_asks_in_portions(agent_at: AgentAt) -> None:
+    """A thousand calls at once would keep the service from everything else for seconds."""
+    under_way = 0
+
+    async def answer(connection: Connection) -> None:
+        nonlocal under_way
+        under_way += 1
+        if under_way == PORTION:
+            full.set()
+        await released.wait()
+        await reply(200, json.dumps(UNSEEN).encode())(connection)
+
+    full, released = asyncio.Event(), asyncio.Event()
+    async with raw_agent(answer) as raw, asyncio.timeout(60):
+        agent = agent_at(raw.url, AgentTimes())
+        views = [agent.view(f"resp_{number}", "t1") for number in range(PORTION + 50)]
+        asking = asyncio.gather(*views)
+        await full.wait()
+        for _ in range(1000):
+            await asyncio.sleep(0)
+        at_once = under_way
+        released.set()
+        await asking
+
+    assert at_once == PORTION
+    assert under_way == PORTION + 50
 
 
 async def test_an_agent_that_is_gone_is_silent(agent_at: AgentAt) -> None:

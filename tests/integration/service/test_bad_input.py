@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -150,6 +151,26 @@ async def test_a_page_of_another_host_is_refused(
 
     assert answer.status_code == 403
     await check_nothing_happened(service, nc, tmp_path)
+
+
+async def test_an_origin_without_sense_is_refused(service: RunningService) -> None:
+    answer = await service.http.post("/rpc", content=create(), headers={"origin": "http://[::1"})
+
+    assert answer.status_code == 403
+
+
+async def test_a_caller_that_leaves_in_the_middle_of_its_body_is_no_defect(
+    service: RunningService, caplog: pytest.LogCaptureFixture
+) -> None:
+    url = service.http.base_url
+    _, writer = await asyncio.open_connection(url.host, url.port)
+    writer.write(b"POST /rpc HTTP/1.1\r\nhost: x\r\ncontent-length: 50\r\n\r\n{")
+    await writer.drain()
+    writer.close()
+    await writer.wait_closed()
+
+    assert (await service.http.get("/healthz")).status_code == 200
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
 
 
 async def test_a_notification_is_carried_out_and_gets_no_answer(

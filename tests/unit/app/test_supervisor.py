@@ -72,7 +72,7 @@ async def journal(tmp_path: Path) -> SqliteJournal:
 
 def supervisor_of(journal: SqliteJournal) -> Supervisor:
     clock = SystemClock()
-    limits = Limits(retry_first_s=0.001, retry_max_s=0.002)
+    limits = Limits(retry_first_s=0.001, retry_max_s=0.002, stop_grace_s=0.1)
     nothing = object()
     return Supervisor(
         journal,
@@ -103,6 +103,35 @@ async def test_r9_a_turn_gets_a_new_driver_when_one_fails(
 
     assert TroubledDriver.drives == 4
     assert not supervisor.lost_journal.is_set()
+    await journal.close()
+
+
+class FrozenAgentsDriver(TroubledDriver):
+    """Drives a turn whose agent does not answer, not even when it is asked to stop."""
+
+    async def run(self) -> None:
+        self.ended.set()
+        await asyncio.Event().wait()
+
+    async def stop(self) -> bool:
+        await asyncio.Event().wait()
+        return True
+
+
+async def test_r12_a_stop_takes_no_longer_than_the_grace_time_when_an_agent_is_frozen(
+    journal: SqliteJournal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervising, "Driver", FrozenAgentsDriver)
+    FrozenAgentsDriver.drives, FrozenAgentsDriver.ended = 1, asyncio.Event()
+    supervisor = supervisor_of(journal)
+    supervisor.start()
+    async with asyncio.timeout(SOON_S):
+        await FrozenAgentsDriver.ended.wait()
+        await supervisor.stop()
+
+    left = await journal.get("t1")
+    assert left is not None
+    assert left.free_claim
     await journal.close()
 
 

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 from fastapi import FastAPI, HTTPException, Path, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
+from starlette.requests import ClientDisconnect
 
 from vystak_turns_rpc import envelope, methods
 from vystak_turns_rpc.errors import ErrorCode
@@ -179,16 +180,19 @@ class _Api:
         origin = request.headers.get("origin")
         if origin is None:
             return
-        host = urlsplit(origin).hostname if origin.isprintable() else None
-        if host not in OWN_HOSTS | {self._options.host}:
+        if _host_of(origin) not in OWN_HOSTS | {self._options.host}:
             raise HTTPException(HTTPStatus.FORBIDDEN, "not for pages of another host")
 
     async def _read(self, request: Request) -> bytes | None:
         body = bytearray()
-        async for chunk in request.stream():
-            body += chunk
-            if len(body) > self._options.body_max_bytes:
-                return None
+        try:
+            async for chunk in request.stream():
+                body += chunk
+                if len(body) > self._options.body_max_bytes:
+                    return None
+        except ClientDisconnect:
+            words = "the request was cut short"
+            raise HTTPException(HTTPStatus.BAD_REQUEST, words) from None
         return bytes(body)
 
 
@@ -264,6 +268,13 @@ def _call_schema(method: str, params: type[BaseModel]) -> dict[str, Any]:
     schema["properties"]["method"] = {"const": method, "type": "string"}
     schema["properties"]["params"] = params.model_json_schema()
     return schema
+
+
+def _host_of(origin: str) -> str | None:
+    try:
+        return urlsplit(origin).hostname if origin.isprintable() else None
+    except ValueError:
+        return None  # half an IPv6 address
 
 
 def _id_of(payload: bytes) -> envelope.JsonId:

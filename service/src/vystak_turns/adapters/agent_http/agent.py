@@ -18,7 +18,7 @@ from typing import Final, cast
 import httpx
 
 from vystak_turns.adapters.agent_http import answers, bodies
-from vystak_turns.adapters.agent_http.clients import StreamClients, new_client, tls_context
+from vystak_turns.adapters.agent_http.clients import ManyClients, tls_context
 from vystak_turns.adapters.agent_http.items import is_last, items_of
 from vystak_turns.adapters.agent_http.sse import EventTooLargeError, SseSplitter
 from vystak_turns.core.facts import Refusal, StreamEnd
@@ -40,6 +40,10 @@ _DRAIN: Final = "/v1/_vystak/drain"
 _HEALTH: Final = "/healthz"
 _OK: Final = 200
 _ERROR_BODY_MAX: Final = 64 * 1024
+# What an answer may hold, in events of the largest size: all questions of a park, for example.
+_ANSWER_EVENTS: Final = 16
+# When an agent comes back all its turns ask at once: in portions, so that nobody else has to wait.
+_VIEWS_AT_ONCE: Final = 100
 _NOT_CONNECTED: Final = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 _TROUBLE: Final = (httpx.HTTPError, httpx.StreamError, OSError)
 
@@ -69,22 +73,24 @@ class HttpAgent:
     def __init__(self, base_url: str, times: AgentTimes | None = None) -> None:
         self._times = times or AgentTimes()
         context = tls_context(base_url)
-        self._streams = StreamClients(base_url, context, self._times.connect_s)
-        self._calls = new_client(base_url, context, self._times.connect_s, keep_alive=10)
+        connect_s = self._times.connect_s
+        self._streams = ManyClients(base_url, context, connect_s, keep_alive=0)
+        self._calls = ManyClients(base_url, context, connect_s, keep_alive=10)
+        self._answer_max = _ANSWER_EVENTS * self._times.event_max_bytes
+        self._views = asyncio.Semaphore(_VIEWS_AT_ONCE)
 
     async def close(self) -> None:
         """Close all connections."""
         await self._streams.close()
-        await self._calls.aclose()
+        await self._calls.close()
 
     async def healthy(self) -> bool:
         """Whether `/healthz` answers 200."""
         try:
-            async with asyncio.timeout(self._times.health_s):
-                response = await self._calls.get(_HEALTH)
-        except (TimeoutError, *_TROUBLE):
+            status, _ = await self._ask("GET", _HEALTH, self._times.health_s)
+        except (TimeoutError, EventTooLargeError, *_TROUBLE):
             return False
-        return response.status_code == _OK
+        return status == _OK
 
     async def view(self, thread_id: str, turn_id: str) -> AgentView:
         """Ask where the thread stands.
@@ -93,15 +99,19 @@ class HttpAgent:
             AgentSilentError: it could not be asked, or the answer makes no sense.
 
         """
+        path = str(httpx.URL(_CHECKPOINT, params={"thread_id": thread_id}))
         try:
-            async with asyncio.timeout(self._times.call_s):
-                response = await self._calls.get(_CHECKPOINT, params={"thread_id": thread_id})
+            async with self._views:
+                status, body = await self._ask("GET", path, self._times.call_s)
+        except EventTooLargeError as error:
+            words = f"the answer of {_CHECKPOINT} is larger than {self._answer_max} bytes"
+            raise AgentSilentError(words) from error
         except (TimeoutError, *_TROUBLE) as error:
             raise AgentSilentError(f"the agent could not be asked: {_words(error)}") from error
-        if response.status_code != _OK:
-            raise AgentSilentError(f"the agent answered {response.status_code} to {_CHECKPOINT}")
+        if status != _OK:
+            raise AgentSilentError(f"the agent answered {status} to {_CHECKPOINT}")
         try:
-            return answers.read_view(response.content, turn_id)
+            return answers.read_view(body, turn_id)
         except ValueError as error:
             raise AgentSilentError(
                 f"the answer of {_CHECKPOINT} makes no sense: {error}"
@@ -111,10 +121,30 @@ class HttpAgent:
         """Ask the agent to finish the step in flight and stop the run; best effort."""
         body = {"thread_id": thread_id, "turn_id": turn_id, "epoch": epoch}
         try:
-            async with asyncio.timeout(self._times.call_s):
-                await self._calls.send(_post(self._calls, _DRAIN, body))
-        except (TimeoutError, *_TROUBLE):
+            await self._ask("POST", _DRAIN, self._times.call_s, body)
+        except (TimeoutError, EventTooLargeError, *_TROUBLE):
             return
+
+    async def _ask(
+        self, method: str, path: str, limit_s: float, body: Json = None
+    ) -> tuple[int, bytes]:
+        """Make a call with a short answer; return its status and body, which has a limit (R15)."""
+        with self._calls.borrowed() as client:
+            request = _request(client, method, path, body)
+            async with asyncio.timeout(limit_s):
+                response = await client.send(request, stream=True)
+                try:
+                    return response.status_code, await self._whole(response)
+                finally:
+                    await response.aclose()
+
+    async def _whole(self, response: httpx.Response) -> bytes:
+        body = bytearray()
+        async for chunk in response.aiter_raw():
+            body += chunk
+            if len(body) > self._answer_max:
+                raise EventTooLargeError
+        return bytes(body)
 
     @asynccontextmanager
     async def run(self, call: RunCall) -> AsyncIterator[AsyncIterator[StreamItem]]:
@@ -136,9 +166,9 @@ class HttpAgent:
     async def _call(self, client: httpx.AsyncClient, call: RunCall) -> httpx.Response | None:
         """Return the open answer, `None` when the connection broke before there was one."""
         if isinstance(call, DispatchCall):
-            request = _post(client, _RESPONSES, bodies.dispatch_body(call))
+            request = _request(client, "POST", _RESPONSES, bodies.dispatch_body(call))
         else:
-            request = _post(client, _RESUME, bodies.resume_body(call))
+            request = _request(client, "POST", _RESUME, bodies.resume_body(call))
         try:
             async with asyncio.timeout(self._times.answer_s):
                 response = await client.send(request, stream=True)
@@ -202,11 +232,13 @@ class HttpAgent:
                 yield chunk
 
 
-def _post(client: httpx.AsyncClient, path: str, body: Json) -> httpx.Request:
+def _request(client: httpx.AsyncClient, method: str, path: str, body: Json) -> httpx.Request:
+    if body is None:
+        return client.build_request(method, path)
     # In ASCII, so that half of a surrogate pair in a request cannot stop it.
     content = json.dumps(body, separators=(",", ":")).encode("ascii")
     headers = {"content-type": "application/json", "accept": "text/event-stream, application/json"}
-    return client.build_request("POST", path, content=content, headers=headers)
+    return client.build_request(method, path, content=content, headers=headers)
 
 
 def _words(error: BaseException) -> str:

@@ -1,4 +1,4 @@
-"""HTTP clients for many streams at once."""
+"""HTTP clients for many streams and calls at once."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Final
 
 import httpx
 
-# Opening one more stream costs time in proportion to the streams that a client has: a client for
-# each hundred opens thousands in linear time.
+# One more stream or call costs time in proportion to those that a client has: with a client for
+# each hundred, thousands take linear time, and nobody else waits for seconds meanwhile.
 _STREAMS_PER_CLIENT: Final = 100
 
 
@@ -21,22 +21,25 @@ class _Slot:
     streams: int = 0
 
 
-class StreamClients:
-    """As many clients as the open streams need.
+class ManyClients:
+    """As many clients as the open streams, or the calls under way, need.
 
-    Every stream gets a connection of its own: on one that was used before, a broken call could
-    not be told from a connection that had died long ago.
+    Each client keeps `keep_alive` idle connections. For streams that is none: on a connection that
+    was used before, a broken call could not be told from a connection that had died long ago.
     """
 
-    def __init__(self, base_url: str, context: ssl.SSLContext, connect_s: float) -> None:
+    def __init__(
+        self, base_url: str, context: ssl.SSLContext, connect_s: float, keep_alive: int
+    ) -> None:
         self._base_url = base_url
         self._context = context
         self._connect_s = connect_s
+        self._keep_alive = keep_alive
         self._slots: list[_Slot] = []
 
     @contextlib.contextmanager
     def borrowed(self) -> Iterator[httpx.AsyncClient]:
-        """Lend a client for one stream."""
+        """Lend a client for one stream or call."""
         slot = self._slot_with_room()
         slot.streams += 1
         try:
@@ -54,7 +57,8 @@ class StreamClients:
         for slot in self._slots:
             if slot.streams < _STREAMS_PER_CLIENT:
                 return slot
-        slot = _Slot(new_client(self._base_url, self._context, self._connect_s, keep_alive=0))
+        client = new_client(self._base_url, self._context, self._connect_s, self._keep_alive)
+        slot = _Slot(client)
         self._slots.append(slot)
         return slot
 
