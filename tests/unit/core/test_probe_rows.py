@@ -357,6 +357,18 @@ def test_r12_a_free_claim_passes_the_cap() -> None:
     assert isinstance(effects[-1], Resume)
 
 
+@pytest.mark.parametrize(("catches_up", "target"), [(False, BOUNDARIES[0]), (True, BOUNDARIES[1])])
+def test_r3_readers_go_back_to_where_an_agent_that_does_not_catch_up_goes_on(
+    catches_up: bool, target: Boundary
+) -> None:
+    """It lost its newest checkpoint although it had told of it: the step is done again."""
+    older = view(checkpoint_id="ck1", catches_up=catches_up)
+
+    _, effects = step(probing(), probed(findings(older)))
+
+    assert effects[0] == Rewind(target)
+
+
 UNSTAMPED: dict[str, object] = {"stamped": False, "epoch": None}
 
 

@@ -109,10 +109,25 @@ def last_good_boundary(turn: Turn, findings: Findings, *, whole: bool) -> Bounda
     last_seq = findings.tail.seq
     retained = [
         b
-        for b in findings.boundaries
+        for b in _known_to_agent(findings)
         if findings.head_seq <= b.seq and (last_seq is None or b.seq <= last_seq)
     ]
     return retained[-1] if retained else None
+
+
+def _known_to_agent(findings: Findings) -> tuple[Boundary, ...]:
+    """Leave out boundaries above the checkpoint at which the thread stands.
+
+    Ours keep what they told of, and refuse a catch-up from what they do not know. An agent that
+    tells of a checkpoint before it is safe may come back at an older one, and go on from there.
+    """
+    view, boundaries = findings.view, findings.boundaries
+    if view is None or view.catches_up:
+        return boundaries
+    ids = [b.checkpoint_id for b in boundaries]
+    if view.checkpoint_id not in ids:
+        return boundaries
+    return boundaries[: ids.index(view.checkpoint_id) + 1]
 
 
 def log_is_whole(turn: Turn, head_seq: int | None) -> bool:
