@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import TYPE_CHECKING, Any
 
+import httpx
 import pytest
 
 from tests.support.waiting import ticks
@@ -80,6 +82,32 @@ async def test_a_message_must_have_text_and_a_free_conversation(panel: PanelStac
     panel.live.control.release("one")
     messages = await panel.wait_settled(conversation_id)
     assert [message["role"] for message in messages] == ["user", "assistant"]
+
+
+async def test_a_message_is_dispatched_though_the_panel_dies_before_it_could(
+    panel: PanelStack,
+) -> None:
+    conversation_id = await panel.conversation()
+    path = f"/conversations/{conversation_id}/messages"
+    await panel.live.kill("turns")
+
+    async with asyncio.TaskGroup() as group:
+        sending = group.create_task(unanswered(panel, path))
+        async for _ in ticks("the panel has kept the message"):
+            if (await panel.messages(conversation_id))["messages"]:
+                break
+        await panel.live.kill("panel")
+        await sending
+    await panel.live.start("turns", "panel")
+
+    messages = await panel.wait_settled(conversation_id)
+    assert [message["role"] for message in messages] == ["user", "assistant"]
+    assert messages[-1]["state"] == "done"
+
+
+async def unanswered(panel: PanelStack, path: str) -> None:
+    with pytest.raises(httpx.TransportError):
+        await panel.api.post(path, json={"text": "Go."})
 
 
 async def test_a_stream_has_the_contracts_frames_and_goes_on_from_an_id(

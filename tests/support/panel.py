@@ -132,7 +132,7 @@ def _options(control: Control) -> StackOptions:
         options,
         agent_environment={**options.agent_environment, "PYTHONPATH": python_path},
         panel_command=panel.words,
-        panel_environment={**panel.environment, "PANEL_USER": USER, "PANEL_PATIENCE_S": "1"},
+        panel_environment={**panel.environment, "PANEL_USER": USER, "PANEL_PATIENCE_S": "3"},
     )
 
 

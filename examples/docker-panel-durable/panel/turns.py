@@ -35,7 +35,7 @@ RETRY_S = 0.5
 STATUS_TIMEOUT_S = 3.0
 CANCEL_CHECK_S = 30.0
 # A message that was kept but never dispatched is sent after a restart, unless it is older.
-SEND_AGAIN_MAX_AGE_S = 900.0
+TOO_OLD_S = 900.0
 
 _log = logging.getLogger(__name__)
 
@@ -197,14 +197,25 @@ class Turns:
 
     async def _send_again(self, link: Link) -> None:
         """Dispatch what the process before us kept and did not live to dispatch (R5)."""
-        for turn in await self._storage.active_turns():
-            status = await self.status(turn.turn_id)
-            if status is None or status.status is not WireStatus.UNKNOWN:
-                continue
-            conversation = await self._storage.conversation(turn.conversation_id)
-            messages = await self._storage.messages(turn.conversation_id)
-            mine = [each for each in messages if each.turn_id == turn.turn_id]
-            fresh = mine and time.time() - mine[0].created_at < SEND_AGAIN_MAX_AGE_S
-            if conversation is not None and fresh:
-                with suppress(ServiceUnavailable, RpcError):
-                    await self._dispatch(link, conversation, turn, mine[0].content)
+        left = await self._storage.active_turns()
+        while left:
+            left = [turn for turn in left if not await self._is_sent(link, turn)]
+            await asyncio.sleep(RETRY_S)
+
+    async def _is_sent(self, link: Link, turn: ActiveTurn) -> bool:
+        """Whether nothing is left to do for the turn; False: nobody answered."""
+        status = await self.status(turn.turn_id)
+        if status is None or status.status is not WireStatus.UNKNOWN:
+            return status is not None
+        conversation = await self._storage.conversation(turn.conversation_id)
+        messages = await self._storage.messages(turn.conversation_id)
+        mine = [each for each in messages if each.turn_id == turn.turn_id]
+        if conversation is None or not mine or time.time() - mine[0].created_at > TOO_OLD_S:
+            return True
+        try:
+            await self._dispatch(link, conversation, turn, mine[0].content)
+        except RpcError as error:
+            _log.warning("turn %s cannot be dispatched: %s", turn.turn_id, error)
+        except ServiceUnavailable:
+            return False
+        return True
