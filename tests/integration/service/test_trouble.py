@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from tests.integration.agent_http.raw import CHUNKED, LAST_CHUNK, Connection, reply
 from tests.support.caller import QUICK, Caller, connected, types
@@ -93,6 +94,25 @@ async def test_w1_a_connection_that_breaks_ends_nothing_and_the_turn_goes_on(
     check_one_end(log, "response.completed")
     check_sequence(log)
     assert len(agent.runs) == 2
+
+
+async def test_w54_a_redrive_is_in_the_log_with_its_turn_and_its_count(
+    tmp_path: Path, nats_server: NatsServer, agent: ScriptedAgent
+) -> None:
+    agent.calls = [
+        agent.breaks_off(CREATED, word("a"), leaves=stands_at("ck1")),
+        agent.tells(CREATED, word("all"), COMPLETED),
+    ]
+    with capture_logs() as lines:
+        async with serving(tmp_path, nats_server, agent) as (_, caller):
+            await caller.create("t1")
+            await caller.until("t1", "done")
+
+    of_turn = [line for line in lines if line.get("turn_id") == "t1"]
+    assert {line["log_level"] for line in of_turn} == {"info"}
+    redriven = [line for line in of_turn if line.get("attempts") == 1]
+    assert redriven[0]["fact"] == "Probed"
+    assert [line["to_seq"] for line in of_turn if line["event"] == "rewound"] == [-1]
 
 
 @pytest.mark.parametrize("status", [500, 503, 429])

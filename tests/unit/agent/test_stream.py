@@ -36,6 +36,17 @@ def test_text_is_told_ahead_and_finished_by_its_commit() -> None:
     assert live.replies == ["hello"]
 
 
+def test_thinking_chunks_are_not_told_and_blocks_are_told_as_text() -> None:
+    live = Live(Ledger())
+    thinking: Any = [{"type": "thinking", "thinking": "hm"}]
+    blocks: Any = [{"type": "text", "text": "so "}, {"type": "text", "text": "be it"}]
+
+    assert kinds(live, "messages", (AIMessageChunk(content=thinking, id="a1"), ROOT)) == []
+    (event,) = live.feed("messages", (AIMessageChunk(content=blocks, id="a1"), ROOT))
+
+    assert event["delta"] == "so be it"
+
+
 def test_the_checkpoint_that_the_run_started_from_is_not_marked_again() -> None:
     live = Live(Ledger(), last_marker="ck-1", reached="ck-1")
     assert kinds(live, "checkpoints", committed(1)) == []
