@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import itertools
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
@@ -55,13 +55,15 @@ class _BrokenError(Exception):
 class FakeAgent:
     """`threads` and `executions` are durable; `runs` and `epochs` die with the process.
 
-    `on_poison` kills whom a script says; `poisoned` names turns whose every call kills the caller.
+    `on_poison` kills whom a script says; `poisoned` names turns whose every call kills the caller;
+    `pass_gate` is awaited by tasks that have a gate.
     """
 
     blows: Blows
     victim: Victim = Victim.AGENT
     on_poison: Callable[[Victim], None] = lambda _victim: None
     script_of: Callable[[str], Script] = script_of
+    pass_gate: Callable[[str], Awaitable[None]] | None = None
     poisoned: set[str] = field(default_factory=set)
     trouble: int = 0
     threads: dict[str, Thread] = field(default_factory=dict)

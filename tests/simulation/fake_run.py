@@ -171,6 +171,8 @@ class GraphRun:
         part = self._part(index)
         item_id = self.agent.new_item_id()
         execution = self._execution(number, index, None)
+        if task.gate and self.agent.pass_gate is not None:
+            await self.agent.pass_gate(task.gate)
         for event in told_ahead(task, item_id):
             self.told.setdefault(index, []).append(event)
             await self._tell(_of(event))

@@ -28,6 +28,7 @@ class Task:
         fails: the node's own error.
         kills: who dies whenever the task is at work.
         takes_s: how long it works.
+        gate: what it waits for before it begins, where a test stops it (see `FakeAgent.gates`).
 
     """
 
@@ -41,6 +42,7 @@ class Task:
     fails: str | None = None
     kills: Victim | None = None
     takes_s: float = 0.001
+    gate: str = ""
 
 
 Step: TypeAlias = tuple[Task, ...]
