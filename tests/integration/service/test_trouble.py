@@ -72,11 +72,13 @@ async def serving(
             await client.close()
 
 
-async def passes(seconds: float) -> None:
-    """Let a time pass that something else measures."""
-    over = asyncio.Event()
-    asyncio.get_running_loop().call_later(seconds, over.set)
-    await over.wait()
+async def until_waiting_for_broker(service: RunningService) -> None:
+    """Ask over HTTP, which needs no broker."""
+    async for _ in ticks("it waits for the broker"):
+        status = (await service.call("responses/turnStatus", {"turn_id": "t1"}))["result"]
+        if status["waiting_for"] == "broker":
+            assert status["status"] == "running"
+            break
 
 
 async def test_w1_a_connection_that_breaks_ends_nothing_and_the_turn_goes_on(
@@ -191,7 +193,7 @@ async def test_w6_a_slow_acknowledgement_leaves_the_agents_stream_open(
         await connection.send(LAST_CHUNK)
 
     agent.calls = [answer]
-    async with serving(tmp_path, nats_server, agent) as (_, caller):
+    async with serving(tmp_path, nats_server, agent) as (service, caller):
         await caller.create("t1")
         async for _ in ticks("half of it is logged"):
             if len(await caller.log("t1")) == 5:
@@ -199,7 +201,7 @@ async def test_w6_a_slow_acknowledgement_leaves_the_agents_stream_open(
         os.kill(nats_server.pid, signal.SIGSTOP)
         go_on.set()
         await told.wait()
-        await passes(3 * BROKER_ANSWER_S)
+        await until_waiting_for_broker(service)
         os.kill(nats_server.pid, signal.SIGCONT)
         await caller.until("t1", "done")
         log = await caller.log("t1")
@@ -248,10 +250,7 @@ async def test_w5_a_turn_that_reaches_its_cap_while_the_broker_is_away_fails_onc
     async with serving(tmp_path, nats_server, agent, **capped) as (service, caller):
         await caller.create("t1", previous_response_id=THREAD)
         await killed.wait()
-        async for _ in ticks("it waits for the broker"):
-            status = (await service.call("responses/turnStatus", {"turn_id": "t1"}))["result"]
-            if status["waiting_for"] == "broker":
-                break
+        await until_waiting_for_broker(service)
     await nats_server.start()
     async with serving(tmp_path, nats_server, agent, **capped) as (_, caller):
         ended = await caller.until("t1", "failed")

@@ -61,7 +61,14 @@ class Driver:
         self._stay = AsyncExitStack()
         self._visit: Visit | None = None
         self._ender: asyncio.Task[None] | None = None
-        self.waiting_for: str | None = None
+        self._waiting_for: str | None = None
+
+    @property
+    def waiting_for(self) -> str | None:
+        """What the turn waits for: broker, agent, step or slot; `None`: nothing (R9)."""
+        if self._executor is not None and self._executor.waits_for_broker:
+            return "broker"
+        return self._waiting_for
 
     async def run(self) -> None:
         """Drive the turn until nobody needs to drive it any more.
@@ -191,7 +198,7 @@ class Driver:
             case Pace.NOW:
                 self._pauses.reset()
             case Pace.LATER:
-                self.waiting_for = self.waiting_for or "agent"
+                self._waiting_for = self._waiting_for or "agent"
                 await self._pauses.take()
             case _:
                 assert_never(pace)
@@ -221,9 +228,9 @@ class Driver:
         waits = not gate.is_open(alone=alone)
         if waits:
             _logger.info("waits for the agent's other runs", turn_id=turn.turn_id, alone=alone)
-            self.waiting_for = "slot"
+            self._waiting_for = "slot"
         self._visit = await self._stay.enter_async_context(gate.enter(self.drain, alone=alone))
-        self.waiting_for = None
+        self._waiting_for = None
         return waits
 
     async def _leave_gate(self) -> None:
@@ -248,7 +255,7 @@ class Driver:
             await self._executor_on(turn, ends, None).keep_alive()
 
     def _set_waiting(self, what: str | None) -> None:
-        self.waiting_for = what
+        self._waiting_for = what
 
     def _note(self, fact: Fact, turn: Turn) -> None:
         _logger.info(

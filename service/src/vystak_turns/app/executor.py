@@ -100,6 +100,11 @@ class Executor:
         self.caught_up = caught_up
         self.reading = False
 
+    @property
+    def waits_for_broker(self) -> bool:
+        """Whether the stream cannot be read on because the broker keeps an append waiting."""
+        return self._writer.waiting
+
     def take(self, turn: Turn) -> None:
         """Work in the name of the turn's present driver."""
         if turn.token != self._turn.token:

@@ -40,7 +40,10 @@ class OvertakenError(Exception):
 
 
 class LogWriter:
-    """The writing end of one turn's subject, from the tail that a probe has read."""
+    """The writing end of one turn's subject, from the tail that a probe has read.
+
+    `waiting` tells whether the broker keeps an append waiting.
+    """
 
     def __init__(
         self,
@@ -64,6 +67,7 @@ class LogWriter:
         self._first = True
         self._lock = asyncio.Lock()
         self.at_start = self._is_start(tail, turn)
+        self.waiting = False
 
     @property
     def last_seq(self) -> int:
@@ -102,8 +106,10 @@ class LogWriter:
             try:
                 self._expected = await self._log.append(message)
             except (AppendConflictError, LogUnavailableError):
+                self.waiting = True
                 if not await self._landed(message, forced=rewinds_to is not None):
                     continue
+            self.waiting = False
             self._pauses.reset()
             self._next_seq = seq + 1
             self._first = False
@@ -164,11 +170,14 @@ class LogWriter:
         return await self._patiently(self._log.head_seq)
 
     async def _patiently(self, read: Callable[[str], Awaitable[_T]]) -> _T:
+        told = False
         while True:
             try:
                 return await read(self._subject)
             except LogUnavailableError as error:
-                _log.warning("log unavailable", turn_id=self._turn_id, error=str(error))
+                if not told:
+                    _log.warning("log unavailable", turn_id=self._turn_id, error=str(error))
+                    told = True
                 await self._pauses.take()
 
     @staticmethod
