@@ -72,13 +72,16 @@ class Ledger:
             NotOwnerError: another process owns the journal; waiting would be in vain.
 
         """
+        told = False
         while True:
             try:
                 return await self.apply(turn_id, fact, boundaries)
             except NotOwnerError:
                 raise
             except JournalUnavailableError as error:
-                _logger.warning("journal unavailable", turn_id=turn_id, error=str(error))
+                if not told:
+                    _logger.warning("journal unavailable", turn_id=turn_id, error=str(error))
+                    told = True
                 await pauses.take()
 
     @asynccontextmanager

@@ -108,11 +108,14 @@ class Scout:
             await self._idle()
 
     async def _patiently(self, read: Callable[[str], Awaitable[_T]], subject: str) -> _T:
+        told = False
         while True:
             try:
                 result = await read(subject)
             except LogUnavailableError as error:
-                _logger.warning("log unavailable", subject=subject, error=str(error))
+                if not told:
+                    _logger.warning("log unavailable", subject=subject, error=str(error))
+                    told = True
                 await self._pauses.take()
             else:
                 self._pauses.reset()
