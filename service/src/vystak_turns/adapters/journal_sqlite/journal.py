@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import sqlite3
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -58,6 +59,7 @@ class SqliteJournal:
         self._agent = agent
         self._max_group = max_group
         self._connection: sqlite3.Connection | None = None
+        self._file: tuple[int, int] | None = None
         self._owner_epoch = 0
         self._token = 0
         self._stored_token = 0
@@ -228,7 +230,7 @@ class SqliteJournal:
         except BaseException:
             connection.close()
             raise
-        self._connection = connection
+        self._connection, self._file = connection, self._file_at_path()
         return turns
 
     def _close_file(self) -> None:
@@ -242,11 +244,22 @@ class SqliteJournal:
         if self._connection is None:
             # Never made anew here: an empty file in its place would look like a lost journal.
             self._connection = schema.connect(str(self._path), create=False)
+            self._file = self._file_at_path()
         return self._connection
+
+    def _file_at_path(self) -> tuple[int, int]:
+        found = self._path.stat()
+        return found.st_dev, found.st_ino
+
+    def _check_file(self) -> None:
+        """A file that was removed can still be written to, and all of it would be lost."""
+        if self._file_at_path() != self._file:
+            raise FileNotFoundError(errno.ENOENT, "another file is in its place", str(self._path))
 
     def _commit_on_thread(self, group: list[_Write], token: int) -> list[bool | Exception]:
         try:
             connection = self._connected()
+            self._check_file()
             with schema.transaction(connection):
                 self._check_owner(connection)
                 results = [_apply(connection, write) for write in group]
