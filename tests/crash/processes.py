@@ -18,6 +18,7 @@ import httpx
 
 from tests.crash.proxy import Proxy
 from tests.support.distributions import ROOT
+from tests.support.nats_server import nats_server_binary
 from tests.support.waiting import ticks
 from vystak_turns.embedded.child import Child
 from vystak_turns.embedded.places import LOOPBACK, free_ports, new_password, program, write_creds
@@ -171,7 +172,7 @@ def _make_children(processes: Processes) -> None:
         write_creds(processes.creds(role), role, password)
     secrets = {f"VYSTAK_NATS_{role.upper()}_PASSWORD": word for role, word in passwords.items()}
     config = str(files("vystak_turns.embedded") / "nats-server.conf")
-    nats = [program("nats-server", "run `make setup`"), "-c", config, "-a", LOOPBACK]
+    nats = [nats_server_binary(), "-c", config, "-a", LOOPBACK]
     nats += ["-p", str(processes.ports[NATS]), "-sd", str(processes.folder / "nats")]
     turns = [program("vystak-turns", "run `make setup`"), "serve"]
     processes.children[NATS] = _child(processes, NATS, nats, secrets)

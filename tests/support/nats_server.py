@@ -12,9 +12,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
+# The one that we ship with, and the oldest that we promise to work with.
+RELEASES = ("newest", "oldest")
 START_TIMEOUT_S = 10.0
 STOP_TIMEOUT_S = 10.0
 
@@ -137,10 +141,14 @@ def nats_server_binary() -> str:
     return found
 
 
-def oldest_nats_server() -> Path | None:
-    """Path of the oldest release that we promise to work with; `make setup` fetches it."""
+def binary_of(release: str) -> Path | None:
+    """Program of one of RELEASES, `None` for the usual one; skips a test that cannot have it."""
+    if release != "oldest":
+        return None
     path = Path(sys.prefix) / "oldest-broker" / "bin" / "nats-server"
-    return path if path.exists() else None
+    if not path.exists():
+        pytest.skip("the oldest nats-server is not installed: run `make setup`")
+    return path
 
 
 @contextlib.asynccontextmanager

@@ -57,13 +57,13 @@ def generated_password() -> str:
 
 @asynccontextmanager
 async def running_broker_with_roles(
-    folder: Path, config: Path | None = None
+    folder: Path, config: Path | None = None, binary: Path | None = None
 ) -> AsyncIterator[Roles]:
     """The shipped configuration unless `config` names another."""
     turns, panel = generated_password(), generated_password()
     environment = {"VYSTAK_NATS_TURNS_PASSWORD": turns, "VYSTAK_NATS_PANEL_PASSWORD": panel}
     with as_file(files("vystak_turns") / "embedded" / "nats-server.conf") as shipped:
-        async with running_nats_server(folder, config or shipped, environment) as server:
+        async with running_nats_server(folder, config or shipped, environment, binary) as server:
             yield Roles(server, turns, panel)
 
 

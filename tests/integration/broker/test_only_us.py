@@ -84,12 +84,6 @@ class World:
 
 
 @pytest.fixture
-async def roles(tmp_path: Path) -> AsyncIterator[Roles]:
-    async with running_broker_with_roles(tmp_path / "nats") as started:
-        yield started
-
-
-@pytest.fixture
 async def world(roles: Roles) -> AsyncIterator[World]:
     async with (
         connected(roles.turns_url, inbox_prefix=TURNS_INBOX_PREFIX) as turns,

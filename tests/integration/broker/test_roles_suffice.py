@@ -9,11 +9,10 @@ import nats.errors
 import pytest
 from nats.js.api import AckPolicy, ConsumerConfig
 
-from tests.support.roles import TURNS_INBOX_PREFIX, connected, running_broker_with_roles
+from tests.support.roles import TURNS_INBOX_PREFIX, connected
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
-    from pathlib import Path
 
     from nats.aio.msg import Msg
 
@@ -25,12 +24,6 @@ STREAM = "vystak-default-streams"
 FILTER = "vystak.default.streams.>"
 TASKS = "vystak.default.agents.demo.tasks"
 TURN = "vystak.default.streams.c1.t1"
-
-
-@pytest.fixture
-async def roles(tmp_path: Path) -> AsyncIterator[Roles]:
-    async with running_broker_with_roles(tmp_path / "nats") as started:
-        yield started
 
 
 @pytest.fixture
@@ -74,7 +67,11 @@ async def test_a_request_is_answered_across_the_accounts(turns: Role, panel: Rol
     assert reply.data == b"answered this"
 
 
-async def test_a_request_with_nobody_subscribed_fails_at_once(turns: Role, panel: Role) -> None:
+async def test_a_request_with_nobody_subscribed_fails_at_once(
+    turns: Role, panel: Role, release: str
+) -> None:
+    if release == "oldest":
+        pytest.skip("nats-server 2.10 says nothing across accounts: callers wait out their time")
     assert turns.client.is_connected
     with pytest.raises(nats.errors.NoRespondersError):
         await panel.client.request(TASKS, b"", timeout=5)

@@ -7,7 +7,7 @@ import pytest
 from nats.aio.client import Client
 
 from tests.integration.turnlog.places import Place, a_client_of
-from tests.support.nats_server import oldest_nats_server, running_nats_server
+from tests.support.nats_server import RELEASES, binary_of, running_nats_server
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -16,14 +16,10 @@ if TYPE_CHECKING:
     from tests.support.nats_server import NatsServer
 
 
-@pytest.fixture(params=["newest", "oldest"])
+@pytest.fixture(params=RELEASES)
 async def nats_server(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[NatsServer]:
     """A broker of the release that we ship with, and one of the oldest that we promise."""
-    binary = None
-    if request.param == "oldest":
-        binary = oldest_nats_server()
-        if binary is None:
-            pytest.skip("the oldest nats-server is not installed: run `make setup`")
+    binary = binary_of(request.param)
     async with running_nats_server(tmp_path / "nats", binary=binary) as server:
         yield server
 
