@@ -217,7 +217,7 @@ class Caller:
         subject = self._world.log.subjects.get(self.subject)
         stored = subject.stored if subject else []
         return tuple(
-            Message(m.seq, m.token, m.event, m.at_s, m.first, m.after_loss) for m in stored
+            Message(m.message_id, m.seq, m.token, m.event, m.at_s, m.first, m.after_loss) for m in stored
         )
 
     def _rendered(self) -> tuple[dict[str, Any], ...]:

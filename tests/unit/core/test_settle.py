@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from vystak_turns.core.findings import Content, Tail, Terminal
@@ -66,3 +68,8 @@ def test_a_later_append_steps_over_a_foreign_message() -> None:
 @pytest.mark.parametrize("first", [True, False])
 def test_a_log_that_lost_its_end_is_probed(forced: bool, first: bool) -> None:
     assert settle(last(39, 7), attempted(forced=forced, first=first)) == Moved()
+
+
+def test_what_needs_everything_before_it_is_not_appended_to_an_emptied_log() -> None:
+    assert settle(None, replace(attempted(), needs_all=True)) == Moved()
+    assert settle(None, replace(attempted(), needs_all=True, expected=0)) == Retry(0)

@@ -198,7 +198,7 @@ class Executor:
         """Append the approval event of a park."""
         question = park.question()
         event = events.approval_requested(question.payload, park.generation, question.interrupt_id)
-        seq = await self._append(event)
+        seq = await self._append(event, needs_all=True)
         return ApprovalAsked(self._turn.token, park, seq)
 
     async def fail(self, failure: Failure) -> Fact:
@@ -243,7 +243,8 @@ class Executor:
         if event.type == events.RESPONSE_COMPLETED and await self._lost_its_start():
             return self._lost(StreamEnd.LOST)
         await self._stop_ticking()
-        seq = await self._writer.append(event.json)
+        completed = event.type == events.RESPONSE_COMPLETED
+        seq = await self._writer.append(event.json, needs_all=completed)
         return TerminalAppended(self._turn.token, seq, failure_in(event))
 
     async def _lost_its_start(self) -> bool:
@@ -277,10 +278,14 @@ class Executor:
             await self.rewind(target)
         return None
 
-    async def _append(self, event: dict[str, Any], *, rewinds_to: int | None = None) -> int:
+    async def _append(
+        self, event: dict[str, Any], *, rewinds_to: int | None = None, needs_all: bool = False
+    ) -> int:
         # Escaped: a payload may hold half of a surrogate pair, which has no UTF-8.
         text = json.dumps(event, separators=(",", ":"))
-        seq = await self._writer.append(text.encode(), rewinds_to=rewinds_to)
+        seq = await self._writer.append(
+            text.encode(), rewinds_to=rewinds_to, needs_all=needs_all
+        )
         self._watch.silence.broken()
         return seq
 

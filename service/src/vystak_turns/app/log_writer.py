@@ -86,8 +86,12 @@ class LogWriter:
         self._limit = turn.seq_limit
         self._first = True
 
-    async def append(self, event_json: bytes, *, rewinds_to: int | None = None) -> int:
+    async def append(
+        self, event_json: bytes, *, rewinds_to: int | None = None, needs_all: bool = False
+    ) -> int:
         """Append one event and return its seq once the log has it.
+
+        An event that `needs_all` before it is not appended to a log that has been emptied.
 
         Waits for the broker as long as it takes: a slow or absent log never ends a run.
 
@@ -97,9 +101,9 @@ class LogWriter:
 
         """
         async with self._lock:
-            return await self._append(event_json, rewinds_to)
+            return await self._append(event_json, rewinds_to, needs_all=needs_all)
 
-    async def _append(self, event_json: bytes, rewinds_to: int | None) -> int:
+    async def _append(self, event_json: bytes, rewinds_to: int | None, *, needs_all: bool) -> int:
         while True:
             seq = await self._reserve()
             message = self._message(seq, event_json)
@@ -107,7 +111,8 @@ class LogWriter:
                 self._expected = await self._log.append(message)
             except (AppendConflictError, LogUnavailableError):
                 self.waiting = True
-                if not await self._landed(message, forced=rewinds_to is not None):
+                attempted = self._attempted(message, rewinds_to is not None, needs_all)
+                if not await self._landed(attempted):
                     continue
             self.waiting = False
             self._pauses.reset()
@@ -135,13 +140,19 @@ class LogWriter:
             expected_stream_seq=self._expected,
         )
 
-    async def _landed(self, message: LogMessage, *, forced: bool) -> bool:
-        """Find out what became of an append; prepare the next try if it did not land."""
-        tail = await self.read_tail()
-        attempted = Attempted(
-            message.message_id, self._token, message.expected_stream_seq, forced, self._first
+    def _attempted(self, message: LogMessage, forced: bool, needs_all: bool) -> Attempted:
+        return Attempted(
+            message_id=message.message_id,
+            token=self._token,
+            expected=message.expected_stream_seq,
+            forced=forced,
+            first=self._first,
+            needs_all=needs_all,
         )
-        verdict = settle(tail, attempted)
+
+    async def _landed(self, attempted: Attempted) -> bool:
+        """Find out what became of an append; prepare the next try if it did not land."""
+        verdict = settle(await self.read_tail(), attempted)
         match verdict:
             case Landed(stream_seq):
                 self._expected = stream_seq

@@ -19,7 +19,8 @@ class Attempted:
     """The append in question.
 
     `expected` is the stream_seq it was conditional on; `forced` marks the events whose meaning
-    does not depend on what came before them: a rewind retracts it anyway.
+    does not depend on what came before them: a rewind retracts it anyway. `needs_all` marks those
+    that readers may get only with everything before them: a question, the completed turn (R3).
     """
 
     message_id: str
@@ -27,6 +28,7 @@ class Attempted:
     expected: int
     forced: bool
     first: bool
+    needs_all: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +69,8 @@ Verdict: TypeAlias = Landed | Retry | Rebase | Moved | Overtaken
 def settle(tail: Tail | None, attempted: Attempted) -> Verdict:
     """Judge an append whose outcome is unknown or refused.
 
-    An empty subject has aged out or was purged: the expectation is 0 from then on. A message of a
+    An empty subject has aged out or was purged: the expectation is 0 from then on, unless all that
+    was in it must be shown again first. A message of a
     lower token is the last breath of a driver before us: a rewind goes on top of it, anything else
     was planned without it. After our own first append such a message cannot be one any more (its
     expectation would fail), so a foreign one is stepped over. A log that ends before what we know
@@ -75,7 +78,8 @@ def settle(tail: Tail | None, attempted: Attempted) -> Verdict:
     missing must be shown again, so it is probed.
     """
     if tail is None:
-        return Retry(expected=0)
+        lost = attempted.needs_all and attempted.expected > 0
+        return Moved() if lost else Retry(expected=0)
     if tail.message_id == attempted.message_id:
         return Landed(tail.stream_seq)
     if tail.stream_seq == attempted.expected:
