@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 import pytest_asyncio
 
-from tests.support.boxes import BUILD_S, CONTAINERS, Boxes, new_boxes, podman
+from tests.support.boxes import BUILD_S, CONTAINERS, Boxes, logs, new_boxes
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -35,5 +35,5 @@ async def boxes(built: Boxes, request: pytest.FixtureRequest) -> AsyncIterator[B
     failed_before = request.session.testsfailed
     yield built
     if request.session.testsfailed > failed_before:
-        for container in CONTAINERS.values():
-            print(f"--- log of {container}\n{await podman('logs', container)}")  # noqa: T201
+        for service in CONTAINERS:
+            print(f"--- log of {service}\n{await logs(service)}")  # noqa: T201

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.boxes import CONTAINERS, Boxes, podman
+from tests.support.boxes import CONTAINERS, Boxes, logs, podman
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -65,7 +65,7 @@ async def test_sigterm_reaches_the_process_itself(
     await boxes.compose("stop", service)
 
     assert (await boxes.inspect(service))["State"]["ExitCode"] == code
-    assert log in await podman("logs", CONTAINERS[service])
+    assert log in await logs(service)
 
 
 async def test_only_turn_control_can_reach_the_agent(boxes: Boxes) -> None:

@@ -32,6 +32,7 @@ from vystak_turns_client.reader import follow
 from vystak_turns_rpc.methods import TurnStatusResult
 from vystak_turns_rpc.vocabulary import WireStatus
 
+_COMPOSE = str(Path(sys.executable).parent / "docker-compose")
 SECRETS = ROOT / ".secrets"
 CONTAINERS = {
     "nats": "vystak-nats",
@@ -52,16 +53,30 @@ class Boxes:
 
     async def compose(self, *arguments: str, within_s: float = UP_S) -> str:
         """Run Compose on compose.yaml and return its output; a failure shows it."""
-        program = str(Path(sys.executable).parent / "docker-compose")
-        environment = {
+        words = [_COMPOSE, "--project-directory", str(ROOT), *arguments]
+        return await _output(words, self._environment(), within_s)
+
+    async def shell(self, script: str, folder: Path) -> str:
+        """Run what a page tells its reader to type, where `docker` is this engine."""
+        docker = folder / "docker"
+        docker.write_text(
+            f'#!/bin/sh\nif [ "$1" = compose ]; then shift; exec {_COMPOSE} "$@"; fi\n'
+            f'exec {" ".join(_podman())} "$@"\n'
+        )
+        docker.chmod(0o755)
+        environment = self._environment()
+        environment["PATH"] = f"{folder}:{environment['PATH']}"
+        script = f"set -e\ncd {ROOT}\n{script}"
+        return await _output(["/bin/sh", "-c", script], environment, BUILD_S)
+
+    def _environment(self) -> dict[str, str]:
+        return {
             **os.environ,
             "VYSTAK_NATS_PORT": str(self.ports.nats),
             "VYSTAK_HTTP_PORT": str(self.ports.http),
             "PANEL_PORT": str(self.ports.panel),
             "STEP_SECONDS": "1",
         }
-        words = [program, "--project-directory", str(ROOT), *arguments]
-        return await _output(words, environment, within_s)
 
     async def up(self, *files: Path) -> None:
         """Start what does not run, and wait until everything is healthy."""
@@ -218,6 +233,12 @@ async def podman(*arguments: str) -> str:
     return await _output([*_podman(), *arguments], dict(os.environ), PATIENCE_S)
 
 
+async def logs(service: str) -> str:
+    """Return what a container has written, to stderr as well."""
+    words = [*_podman(), "logs", CONTAINERS[service]]
+    return await _output(words, dict(os.environ), PATIENCE_S, asyncio.subprocess.STDOUT)
+
+
 async def volumes() -> set[str]:
     """Names of all volumes."""
     return set((await podman("volume", "ls", "--quiet")).split())
@@ -232,13 +253,18 @@ def _podman() -> Sequence[str]:
     return os.environ["VYSTAK_TEST_PODMAN"].split()
 
 
-async def _output(words: Sequence[str], environment: Mapping[str, str], within_s: float) -> str:
+async def _output(
+    words: Sequence[str],
+    environment: Mapping[str, str],
+    within_s: float,
+    stderr: int = asyncio.subprocess.PIPE,
+) -> str:
     process = await asyncio.create_subprocess_exec(
         *words,
         env=environment,
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
+        stderr=stderr,
     )
     try:
         async with asyncio.timeout(within_s):
@@ -247,5 +273,5 @@ async def _output(words: Sequence[str], environment: Mapping[str, str], within_s
         process.kill()
         await process.wait()
         raise AssertionError(f"{words}: not within {within_s:g} s") from None
-    assert process.returncode == 0, f"{words}: {trouble.decode()[-4000:]}"
+    assert process.returncode == 0, f"{words}: {(trouble or out).decode()[-4000:]}"
     return out.decode()
