@@ -114,7 +114,10 @@ async def test_a_request_without_a_reply_subject_gets_no_answer_of_any_kind(
 
         for subject in (TASKS, f"{BASE}.streams.>", "_INBOX.>"):
             await watcher.subscribe(subject, cb=note)
-        await watcher.flush()
+        # A flush may overtake what is subscribed to before it; a message does not.
+        await watcher.publish("_INBOX.watching")
+        await until(lambda: seen == ["_INBOX.watching"], "the watcher sees")
+        seen.clear()
         await client.publish(TASKS, payload)
         await client.flush()
         # The answers to this one and to its like come after whatever the first brought about.
