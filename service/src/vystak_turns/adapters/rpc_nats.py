@@ -153,7 +153,9 @@ class RpcIntake:
             cb=functools.partial(self._take, one.agent),
             pending_msgs_limit=self._bounds.waiting,
         )
-        # A refusal arrives before the answer to the flush.
+        # A refusal arrives before the answer to the second flush; the first one may overtake the
+        # subscription, which nats-py still holds back, and has it sent.
+        await client.flush()
         await client.flush()
         if not self._lost[one.subject].is_set():
             self._states[one.subject] = State.ON
