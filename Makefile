@@ -66,8 +66,8 @@ browser: $(VENV)/.dev chromium ## the panel in Chromium; pictures: build/screens
 unit: $(VENV)/.dev ## the fast tests only
 	@$(BIN)/python -m pytest tests/unit $(ARGS)
 
-sim: $(VENV)/.dev ## crash the plain flow before and after every single effect
-	@$(BIN)/python -m tests.simulation $(ARGS)
+sim: $(VENV)/.dev ## every blow at every effect of every flow, and random schedules (SEED=n: one again)
+	@$(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 N := 500
 crash: $(VENV)/.dev ## N real turns while everything is killed, stopped and cut off (N=500)

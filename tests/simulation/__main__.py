@@ -1,112 +1,108 @@
-"""`make sim`: every crash point once, and twice; prints the counts and every violation.
+"""`make sim`: what may befall processes, connections and the log, at every effect of every flow.
 
-make sim                                     all single deaths; all double ones of the plain flow
-make sim ARGS="--all"                        all double deaths of every flow (about an hour)
-make sim ARGS="--flow 'plain tools' --plan 12:before:agent,30:after:service"     one run again
+make sim                       every single blow, a sample of pairs of deaths, 2,000 random seeds
+make sim SEED=17               the run of one seed again, with the service's own log
+make sim ARGS="--seeds 50000"  more random schedules
+make sim ARGS="--all"          every pair of deaths of every flow (hours)
+make sim ARGS="--flow 'plain tools' --plan 12:before:agent:kill,30:after:service:kill"
 """
 
 from __future__ import annotations
 
 import argparse
-import itertools
-import logging
-import os
 import sys
-from collections.abc import Iterable
-from concurrent.futures import ProcessPoolExecutor
+import time
+from collections.abc import Iterator
 
-import structlog
 from rich.console import Console
-from rich.progress import track
 from rich.table import Table
 
-from tests.simulation.crashes import Crash, Victim, When
-from tests.simulation.runs import FLOWS, Flow, Outcome, double_crashes, run, single_crashes
+from tests.simulation import proof
+from tests.simulation.blows import parse_plan
+from tests.simulation.chance import run_seed
+from tests.simulation.flows import FLOWS, Flow, flow_named
+from tests.simulation.runs import Outcome, run
 
-_SAMPLE = 25
-"""Of the double deaths that are not all run: every n-th."""
+_PAIRS = 151
+"""Of the deaths after a first one, each n-th is run; of the plain flow each `_PLAIN_PAIRS`-th."""
+_PLAIN_PAIRS = 11
+_OTHERS = 2
+"""Of the blows that are no deaths, each n-th is run."""
+_SEEDS = 2000
 
 
 def main() -> int:
     """Run what was asked for; the exit code is 1 if a rule was broken."""
     arguments = _parser().parse_args()
     console = Console()
-    if arguments.plan:
-        outcome = run(_flow(arguments.flow or FLOWS[0].name), _plan(arguments.plan))
-        console.print(str(outcome), markup=False)
-        return bool(outcome.violations)
-    _be_quiet()
+    if arguments.seed is not None:
+        return _show(console, run_seed(arguments.seed))
+    if arguments.plan is not None:
+        flow = _flow(arguments.flow or FLOWS[0].name)
+        return _show(console, run(flow, parse_plan(arguments.plan)))
+    proof.be_quiet()
     flows = [_flow(arguments.flow)] if arguments.flow else list(FLOWS)
-    return _prove(console, flows, every_pair=arguments.all)
+    began_s = time.monotonic()
+    with proof.Pool() as pool:
+        tallies = []
+        for tally in _prove(pool, flows, arguments.seeds, every_pair=arguments.all):
+            console.print(f"{tally.name:48} {tally.runs:6} runs {len(tally.broken):4} broken")
+            _tell(console, tally.broken)
+            tallies.append(tally)
+    return _sum_up(console, tallies, time.monotonic() - began_s)
 
 
-def _prove(console: Console, flows: list[Flow], *, every_pair: bool) -> int:
-    table = Table("flow", "effects", "single deaths", "double deaths", "violations")
-    broken: list[Outcome] = []
-    total = 0
-    with ProcessPoolExecutor(os.cpu_count(), initializer=_be_quiet) as pool:
-        for flow in flows:
-            singles = list(single_crashes(flow))
-            sample = 1 if every_pair or flow is FLOWS[0] else _SAMPLE
-            jobs = [(flow, plan[0], sample) for plan in singles]
-            done = track(
-                pool.map(_all_of_first, jobs), f"{flow.name:26}", len(jobs), console=console
-            )
-            results = [run(flow), *itertools.chain.from_iterable(done)]
-            wrong = [outcome for outcome in results if outcome.violations]
-            doubles = len(results) - len(singles) - 1
-            effects = len(results[0].effects)
-            table.add_row(flow.name, *map(str, (effects, len(singles), doubles, len(wrong))))
-            broken += wrong
-            total += len(results)
+def _prove(
+    pool: proof.Pool, flows: list[Flow], seeds: int, *, every_pair: bool
+) -> Iterator[proof.Tally]:
+    for flow in flows:
+        every = 1 if every_pair else _OTHERS
+        yield proof.blows_of(f"{flow.name}: one blow", flow, pool, every=every)
+        sample = 1 if every_pair else _PLAIN_PAIRS if flow is proof.PLAIN else _PAIRS
+        yield proof.pairs_of(f"{flow.name}: two deaths", flow, pool, sample)
+    if seeds:
+        yield proof.seeds_of("random schedules", 0, seeds, pool)
+
+
+def _show(console: Console, outcome: Outcome) -> int:
+    console.print(str(outcome), markup=False)
+    return bool(outcome.violations)
+
+
+def _tell(console: Console, broken: tuple[Outcome, ...]) -> None:
+    for outcome in broken[:10]:
+        plan = ",".join(str(blow) for blow in outcome.plan)
+        console.print(str(outcome), style="red", markup=False)
+        again = f"--flow '{outcome.flow.name}' --plan {plan}"
+        if outcome.seed is not None:
+            console.print(f"  again: make sim SEED={outcome.seed}", markup=False)
+        else:
+            console.print(f'  again: make sim ARGS="{again}"', markup=False)
+
+
+def _sum_up(console: Console, tallies: list[proof.Tally], took_s: float) -> int:
+    runs = sum(tally.runs for tally in tallies)
+    broken = sum(len(tally.broken) for tally in tallies)
+    table = Table("flows", "runs", "violations", "seconds")
+    table.add_row(str(len(FLOWS)), str(runs), str(broken), f"{took_s:.0f}")
     console.print(table)
-    _tell(console, broken)
-    console.print(f"{total} runs, {len(broken)} violations")
     return bool(broken)
 
 
-def _all_of_first(job: tuple[Flow, Crash, int]) -> list[Outcome]:
-    """The run that dies once, and the ones that die once more after that."""
-    flow, first, sample = job
-    seconds = itertools.islice(double_crashes(flow, first), first.effect % sample, None, sample)
-    outcomes = [run(flow, (first,)), *(run(flow, plan) for plan in seconds)]
-    return [_without_names(outcome) for outcome in outcomes]
-
-
-def _without_names(outcome: Outcome) -> Outcome:
-    return Outcome(outcome.flow, outcome.plan, outcome.violations, ())
-
-
-def _tell(console: Console, broken: Iterable[Outcome]) -> None:
-    for outcome in broken:
-        plan = ",".join(str(c) for c in outcome.plan)
-        console.print(str(outcome), style="red", markup=False)
-        console.print(f"""  again: make sim ARGS="--flow '{outcome.flow.name}' --plan {plan}" """)
-
-
-def _plan(text: str) -> tuple[Crash, ...]:
-    parts = [part.split(":") for part in text.split(",")]
-    return tuple(Crash(int(number), When(when), Victim(who)) for number, when, who in parts)
-
-
 def _flow(name: str) -> Flow:
-    for flow in FLOWS:
-        if flow.name == name:
-            return flow
-    sys.exit(f"no flow {name!r}; there are: {', '.join(f.name for f in FLOWS)}")
-
-
-def _be_quiet() -> None:
-    """The service's own log would drown the table; a single run (--plan) shows it."""
-    level = structlog.make_filtering_bound_logger(logging.CRITICAL)
-    structlog.configure(wrapper_class=level)
+    try:
+        return flow_named(name)
+    except KeyError:
+        sys.exit(f"no flow {name!r}; there are: {', '.join(f.name for f in FLOWS)}")
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="make sim", description=__doc__)
-    parser.add_argument("--all", action="store_true", help="all double deaths of every flow")
+    parser.add_argument("--all", action="store_true", help="every pair of deaths of every flow")
     parser.add_argument("--flow", help="only this flow")
-    parser.add_argument("--plan", help="one run: EFFECT:WHEN:VICTIM,…")
+    parser.add_argument("--plan", help="one run: EFFECT:WHEN:VICTIM:KIND[:SIZE],…")
+    parser.add_argument("--seed", type=int, help="one run: what this seed stands for")
+    parser.add_argument("--seeds", type=int, default=_SEEDS, help="how many random schedules")
     return parser
 
 

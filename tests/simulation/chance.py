@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from typing import Final
 
 from tests.simulation.blows import Blow, Kind, Plan, Victim, When
@@ -70,4 +71,4 @@ def _blow(chance: random.Random, victim: Victim, last: int) -> Blow:
 def run_seed(seed: int) -> Outcome:
     """Run what a seed stands for."""
     flow, plan = schedule(seed)
-    return run(flow, plan, seed)
+    return replace(run(flow, plan, seed), seed=seed)

@@ -29,6 +29,7 @@ class Outcome:
     plan: Plan
     violations: tuple[str, ...]
     effects: tuple[str, ...] = ()
+    seed: int | None = None
 
     def __str__(self) -> str:
         plan = ",".join(str(blow) for blow in self.plan) or "no blow"
@@ -79,9 +80,9 @@ async def _take_turns(world: SimulatedWorld, flow: Flow, found: list[str]) -> No
         found.extend(f"{caller.turn_id}: {words}" for words in violations(caller.history()))
 
 
-def single_deaths(flow: Flow) -> Iterator[Plan]:
+def single_deaths(flow: Flow, effects: tuple[str, ...]) -> Iterator[Plan]:
     """Every way to die once: service or agent, before and after each effect, or too late."""
-    for blow in _deaths_at(flow, run(flow).effects, 1):
+    for blow in _deaths_at(flow, effects, 1):
         yield (blow,)
 
 
@@ -92,8 +93,9 @@ def double_deaths(flow: Flow, first: Plan) -> Iterator[Plan]:
         yield (*first, second)
 
 
-def single_blows(flow: Flow, kind: Kind, *, size: int = 0) -> Iterator[Plan]:
-    """Every way in which one process is stopped, frozen or cut off once; or the turn cancelled."""
+def single_blows(flow: Flow, effects: tuple[str, ...], kind: Kind) -> Iterator[Plan]:
+    """Every way in which one blow of a kind can strike once."""
+    size = _SIZES.get(kind, 0)
     victims = {
         Kind.STOP: (Victim.SERVICE, *_agents(flow)),
         Kind.FREEZE: (Victim.SERVICE,),
@@ -103,13 +105,14 @@ def single_blows(flow: Flow, kind: Kind, *, size: int = 0) -> Iterator[Plan]:
         Kind.TROUBLE: _agents(flow),
         Kind.CANCEL: (Victim.CALLER,),
     }.get(kind, (Victim.LOG,))
-    for number, name in enumerate(run(flow).effects, 1):
+    for number, name in enumerate(effects, 1):
         if victims == (Victim.LOG,) and name != "log.append" and kind in _APPEND_FAULTS:
             continue
         for victim in victims:
             yield (Blow(number, When.BEFORE, victim, kind, size),)
 
 
+_SIZES: Final = {Kind.TROUBLE: 3, Kind.OUTAGE: 20, Kind.FREEZE: 9, Kind.PAUSE: 25}
 _APPEND_FAULTS: Final = frozenset({Kind.LANDED, Kind.LANDED_LATE, Kind.LOST})
 
 

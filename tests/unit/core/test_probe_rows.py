@@ -244,6 +244,13 @@ def test_row_9_does_not_trust_a_catch_up_of_something_else(stale: Boundary) -> N
     assert CatchUp(LAST, "ck2") in effects_of(probing(), found)
 
 
+def test_row_9_catches_up_again_when_the_log_lost_its_start_meanwhile() -> None:
+    found = replace(findings(view(questions=(QUESTION,)), tail(seq=9)), head_seq=8)
+    found = replace(found, caught_up=Boundary("ck2", 9))
+
+    assert effects_of(probing(), found) == (Rewind(None), CatchUp(None, "ck2"))
+
+
 def test_row_9_only_commits_when_the_log_ends_with_the_question() -> None:
     found = findings(view(questions=(QUESTION,)), tail(Asked(1, "i1")))
 

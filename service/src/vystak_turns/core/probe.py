@@ -163,9 +163,10 @@ def asks_already(tail: Tail | None, park: Park) -> bool:
     )
 
 
-def is_caught_up(findings: Findings, view: AgentView) -> bool:
-    """Whether this driver's own catch-up already brought the log to the thread's state."""
+def is_caught_up(turn: Turn, findings: Findings, view: AgentView) -> bool:
+    """Whether this driver's own catch-up brought the log to the thread's state, from its start."""
     reached = findings.caught_up
     if reached is None or reached.checkpoint_id != view.checkpoint_id:
         return False
-    return findings.tail is not None and findings.tail.seq == reached.seq
+    complete = findings.tail is not None and findings.tail.seq == reached.seq
+    return complete and log_is_whole(turn, findings.head_seq)

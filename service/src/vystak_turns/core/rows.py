@@ -134,7 +134,7 @@ def _park(turn: Turn, fact: Probed) -> Step:
     if findings.tail is not None and probe.asks_already(findings.tail, park):
         seq = turn.last_seq if findings.tail.seq is None else findings.tail.seq
         return park_turn(turn, park, seq), ()
-    told = _ends_with_known_park(turn, findings, view) or probe.is_caught_up(findings, view)
+    told = _ends_with_known_park(turn, findings, view) or probe.is_caught_up(turn, findings, view)
     if told or not view.catches_up:
         return turn, (AskApproval(park),)
     boundary = probe.last_good_boundary(turn, findings, whole=True)
