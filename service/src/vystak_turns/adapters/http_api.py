@@ -257,6 +257,7 @@ def _rpc_body() -> dict[str, Any]:
         methods.CREATE_DETACHED: methods.CreateDetachedParams,
         methods.TURN_STATUS: methods.TurnStatusParams,
         methods.RESUME_DETACHED: methods.ResumeDetachedParams,
+        methods.CANCEL_DETACHED: methods.CancelDetachedParams,
     }
     calls = [_call_schema(method, model) for method, model in params.items()]
     return {"requestBody": {"required": True, "content": {_JSON: {"schema": {"oneOf": calls}}}}}
