@@ -153,8 +153,7 @@ class Tab:
         """Sign in, and show a conversation."""
         await self.page.goto(address)
         if conversation_id:
-            await self.page.goto(f"{address.split('?', maxsplit=1)[0]}#{conversation_id}")
-            await self.page.reload()
+            await self.page.goto(f"{self.page.url.partition('#')[0]}#{conversation_id}")
 
     async def say(self, text: str) -> None:
         """Type a message and send it."""

@@ -8,6 +8,9 @@ export class ApiError extends Error {
   }
 }
 
+// No answer is one too: a page must not wait for ever on a connection that has gone dead.
+const TIMEOUT_MS = { GET: 10_000, POST: 60_000 };
+
 async function call(method, path, body) {
   let answer;
   try {
@@ -15,6 +18,7 @@ async function call(method, path, body) {
       method,
       headers: body === undefined ? {} : { "Content-Type": "application/json" },
       body: body === undefined ? undefined : JSON.stringify(body),
+      signal: AbortSignal.timeout(TIMEOUT_MS[method]),
     });
   } catch {
     throw new ApiError(0, "The panel does not answer. It is tried again.");

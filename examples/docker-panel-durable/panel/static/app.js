@@ -92,7 +92,7 @@ function drawStatus() {
   const turn = state.live.get(turnId);
   const status = state.statuses.get(turnId);
   let { kind, words } = state.sending !== null
-    ? { kind: "running", words: "Sending" } : standing(turn, status ?? rowStatus(turnId));
+    ? { kind: "running", words: "Sending" } : standing(turn, rowStatus(turnId) ?? status);
   if (isBusy() && state.cancelling === turnId) words = "Cancelling";
   $("status").dataset.kind = kind;
   setText($("status"), words);
@@ -102,6 +102,7 @@ function drawStatus() {
   document.title = turnId ? `${words} – ${state.current?.title || "Panel"}` : "Durable panel";
 }
 
+/** What the panel has kept of a turn that is over; turn control's last word may be older. */
 function rowStatus(turnId) {
   if (turnId === state.current?.active_turn_id) return null;
   const row = state.rows.find((each) => each.role === "assistant" && each.turn_id === turnId);
@@ -413,6 +414,10 @@ function listen() {
   });
   document.addEventListener("visibilitychange", () => { if (!document.hidden) pollSoon(); });
   tabs.addEventListener("message", pollSoon);
+  window.addEventListener("hashchange", () => {
+    const wanted = location.hash.slice(1) || null;
+    if (wanted !== (state.current?.id ?? null)) open(wanted);
+  });
   for (const words of SUGGESTIONS) {
     const button = element("button", { type: "button", class: "button", onclick: () => send(words) });
     button.textContent = words;
