@@ -154,7 +154,14 @@ class Ended:
     how: StreamEnd
 
 
-StreamItem: TypeAlias = AgentEvent | Marker | RolledBack | Ended
+@dataclass(frozen=True, slots=True)
+class TooLarge:
+    """The agent sends an event larger than the limit, and would at every try: the last item."""
+
+    words: str
+
+
+StreamItem: TypeAlias = AgentEvent | Marker | RolledBack | TooLarge | Ended
 RunCall: TypeAlias = DispatchCall | ResumeCall
 
 
@@ -177,7 +184,7 @@ class Agent(Protocol):
     def run(self, call: RunCall) -> AbstractAsyncContextManager[AsyncIterator[StreamItem]]:
         """Dispatch or resume, and read the stream.
 
-        The stream ends after a terminal event or an `Ended` item; it never raises.
+        The stream ends after a terminal event, a `TooLarge` or an `Ended` item; it never raises.
 
         Raises:
             CallRefusedError: on entering, when the agent does not take the call.

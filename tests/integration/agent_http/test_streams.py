@@ -20,6 +20,7 @@ from vystak_turns.ports import (
     ResumeCall,
     RolledBack,
     StreamItem,
+    TooLarge,
 )
 
 if TYPE_CHECKING:
@@ -199,10 +200,11 @@ async def test_chunks_that_are_not_http_are_lost(agent_at: AgentAt) -> None:
         [b"data: " + b"x" * 4000 + b"\n"] * 5,
     ],
 )
-async def test_an_event_above_the_limit_loses_the_stream(
+async def test_an_event_above_the_limit_is_named_since_every_try_would_bring_it(
     agent_at: AgentAt, parts: list[bytes]
 ) -> None:
-    assert await items_of(agent_at, stream(*parts)) == [Ended(StreamEnd.LOST)]
+    words = "the agent sent an event of more than 10000 bytes: make it smaller"
+    assert await items_of(agent_at, stream(*parts)) == [TooLarge(words)]
 
 
 async def test_three_missed_heartbeats_lose_a_stream_that_had_one(agent_at: AgentAt) -> None:

@@ -46,6 +46,9 @@ from vystak_turns_rpc.vocabulary import TurnState
 
 _logger = structlog.get_logger(__name__)
 
+_HASTY_PROBES = 4
+"""So many probes may follow each other closely; a park takes three."""
+
 
 class Driver:
     """One turn's driver. Owned, started and stopped by the supervisor."""
@@ -61,6 +64,8 @@ class Driver:
         self._stay = AsyncExitStack()
         self._visit: Visit | None = None
         self._ender: asyncio.Task[None] | None = None
+        self._probed_at_s = 0.0
+        self._hasty_probes = 0
         self._waiting_for: str | None = None
 
     @property
@@ -194,14 +199,7 @@ class Driver:
         await self._leave_gate()
         if self._stopping:
             return None
-        match pace:
-            case Pace.NOW:
-                self._pauses.reset()
-            case Pace.LATER:
-                self._waiting_for = self._waiting_for or "agent"
-                await self._pauses.take()
-            case _:
-                assert_never(pace)
+        await self._keep_pace(pace)
         await self._keep_alive()
         findings = await self._look(turn)
         if calls_agent(turn, findings):
@@ -210,6 +208,18 @@ class Driver:
                 findings = await self._look(turn)
         new_token = self._world.journal.new_token(at_least=_highest_token(findings) + 1)
         return Probed(turn.token, new_token, findings)
+
+    async def _keep_pace(self, pace: Pace) -> None:
+        """Pause where the table says so, and when an agent ends its streams as fast as we ask."""
+        now_s = self._world.clock.now_s()
+        hasty = now_s - self._probed_at_s < self._world.limits.retry_max_s
+        self._probed_at_s = now_s
+        self._hasty_probes = self._hasty_probes + 1 if hasty else 0
+        if pace is Pace.NOW and self._hasty_probes < _HASTY_PROBES:
+            self._pauses.reset()
+            return
+        self._waiting_for = self._waiting_for or "agent"
+        await self._pauses.take()
 
     async def _look(self, turn: Turn) -> Findings:
         caught_up = self._executor.caught_up if self._executor is not None else None

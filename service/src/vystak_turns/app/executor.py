@@ -20,6 +20,7 @@ from vystak_turns.core.facts import (
     BoundaryReached,
     CallRefused,
     CaughtUp,
+    EventRefused,
     Fact,
     LogRestarted,
     Refusal,
@@ -40,6 +41,7 @@ from vystak_turns.ports import (
     RolledBack,
     RunCall,
     StreamItem,
+    TooLarge,
 )
 from vystak_turns_rpc import events
 from vystak_turns_rpc.vocabulary import FailureCode
@@ -223,6 +225,8 @@ class Executor:
                 return None
             case RolledBack(checkpoint_id):
                 return await self._roll_back(checkpoint_id)
+            case TooLarge(words):
+                return EventRefused(self._turn.token, words)
             case Ended(how):
                 return self._lost(how)
             case _:
@@ -283,9 +287,7 @@ class Executor:
     ) -> int:
         # Escaped: a payload may hold half of a surrogate pair, which has no UTF-8.
         text = json.dumps(event, separators=(",", ":"))
-        seq = await self._writer.append(
-            text.encode(), rewinds_to=rewinds_to, needs_all=needs_all
-        )
+        seq = await self._writer.append(text.encode(), rewinds_to=rewinds_to, needs_all=needs_all)
         self._watch.silence.broken()
         return seq
 

@@ -74,12 +74,19 @@ class Methods:
             reply = success(request.id, await self._call(agent, request))
         except RpcError as error:
             reply = failure(request.id, error.code, error.message, error.data)
-        except Exception as error:
-            _logger.exception("request failed", method=request.method, agent=agent)
+        except Exception as error:  # noqa: BLE001 - whatever it was, the caller gets an answer
+            self._tell(request, error)
             if request.method == wire.TURN_STATUS:
                 return None  # panels take any error as the turn's end; silence means "wait"
             reply = _internal_error(request, error)
         return None if request.is_notification else reply
+
+    @staticmethod
+    def _tell(request: Request, error: Exception) -> None:
+        if isinstance(error, JournalUnavailableError):
+            _logger.warning("journal unavailable", method=request.method, error=str(error))
+        else:
+            _logger.error("request failed", method=request.method, exc_info=error)
 
     async def _call(self, agent: str, request: Request) -> dict[str, Json]:
         method = self._methods.get(request.method)

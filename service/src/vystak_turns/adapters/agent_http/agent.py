@@ -30,6 +30,7 @@ from vystak_turns.ports import (
     Ended,
     RunCall,
     StreamItem,
+    TooLarge,
 )
 from vystak_turns_rpc.vocabulary import Json
 
@@ -210,7 +211,11 @@ class HttpAgent:
                 yield item
                 if is_last(item):
                     return
-        except (TimeoutError, EventTooLargeError, *_TROUBLE):
+        except EventTooLargeError:
+            limit = self._times.event_max_bytes
+            yield TooLarge(f"the agent sent an event of more than {limit} bytes: make it smaller")
+            return
+        except (TimeoutError, *_TROUBLE):
             yield Ended(StreamEnd.LOST)
             return
         yield Ended(StreamEnd.CLEAN)
