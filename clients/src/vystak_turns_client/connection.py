@@ -41,7 +41,7 @@ async def connect(
     Raises NotConnected when no broker lets us in and ValueError for an unusable file.
     """
     errors = _Errors(on_error or _log_error)
-    nc = Client()
+    nc = _HearingClient()
     try:
         async with asyncio.timeout(timeout_s):
             await nc.connect(url, error_cb=errors.heard, **_options(creds_file, inbox_prefix))
@@ -62,6 +62,15 @@ async def disconnect(nc: Client) -> None:
     # nats-py flushes what it holds into the dead connection, and so raises.
     with suppress(OSError):
         await nc.close()
+
+
+class _HearingClient(Client):
+    """nats-py's client stops reading when the answer to a flush comes after it was given up."""
+
+    async def _process_pong(self) -> None:
+        if self._pongs and self._pongs[0].done():
+            self._pongs[0] = asyncio.get_running_loop().create_future()
+        await super()._process_pong()
 
 
 @dataclass(slots=True)

@@ -29,10 +29,11 @@ _REFUSED: Final = "permissions violation"
 
 
 class LastingClient(Client):
-    """nats-py's client, except that no error of the broker ends it for good.
+    """nats-py's client, except that nothing of the broker ends it for good or makes it deaf.
 
     nats-py gives a connection up, and forgets its subscriptions, when the broker names an error
-    other than a refusal (a slow consumer, expired credentials): here it connects again.
+    other than a refusal (a slow consumer, expired credentials): here it connects again. And it
+    stops reading when the answer to a flush comes after the flush was given up.
     """
 
     async def _process_err(self, err_msg: str) -> None:
@@ -40,6 +41,11 @@ class LastingClient(Client):
             await super()._process_err(err_msg)
         else:
             await self._process_op_err(Error(f"nats: {err_msg}"))
+
+    async def _process_pong(self) -> None:
+        if self._pongs and self._pongs[0].done():
+            self._pongs[0] = asyncio.get_running_loop().create_future()
+        await super()._process_pong()
 
 
 class Broker:
