@@ -45,6 +45,7 @@ def rows(result: Result) -> Iterator[tuple[str, str]]:
     yield "divergences", str(found[Wrong.DIVERGENCE])
     yield "other broken rules", str(found[Wrong.OTHER] + found[Wrong.STATUS])
     yield from _answers(result)
+    yield "how late the crowd's own clock was: p99 and longest", _times(result.lag_s, 0.99, 1)
     yield "agent's health to first re-driven event, p50, p99", _times(result.redrive_s, 0.5, 0.99)
     yield "turns of which these were measured", str(len(result.redrive_s))
 

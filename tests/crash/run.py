@@ -30,6 +30,7 @@ from vystak_turns_rpc.methods import TurnStatusResult
 # After the storm everything is there, and the longest turn takes some seconds.
 CALM_S: Final = 150.0
 _LOOKS_AT_PARKS: Final = 0.5
+_LOOK_S: Final = 0.1
 APPROVAL: Final = "vystak.approval.requested"
 # How late a process may see what was sent to it before it was stalled.
 _AFTERMATH_S: Final = 1.0
@@ -62,6 +63,7 @@ class Result:
     slow: int = 0
     unanswered: int = 0
     parks_looked_at: int = 0
+    lag_s: list[float] = field(default_factory=list)
     redrive_s: list[float] = field(default_factory=list)
 
 
@@ -97,6 +99,7 @@ class _Run:
         self._chance = random.Random(f"looks {options.seed}")
         self._at_park: list[Violation] = []
         self._looked = 0
+        self._lag_s: list[float] = []
         self._panel = Panel(connection, options.seed, self._look_at_park)
 
     async def carry_out(self) -> Result:
@@ -104,6 +107,7 @@ class _Run:
         conversations = list(flows(self._options.seed, self._options.turns))
         raging = asyncio.create_task(self._storm.rage())
         crowd = asyncio.create_task(self._converse(conversations))
+        measuring = asyncio.create_task(self._measure_own_lag())
         try:
             await self._let_it_rage(raging, crowd)
             self._storm.end()
@@ -113,9 +117,9 @@ class _Run:
             if crowd.done():
                 crowd.result()
         finally:
-            for task in (raging, crowd):
+            for task in (raging, crowd, measuring):
                 task.cancel()
-            await asyncio.gather(raging, crowd, return_exceptions=True)
+            await asyncio.gather(raging, crowd, measuring, return_exceptions=True)
         return await self._judge(time.monotonic() - begun_s)
 
     async def _let_it_rage(self, raging: asyncio.Task[None], crowd: asyncio.Task[None]) -> None:
@@ -134,6 +138,16 @@ class _Run:
             if loop.time() - told_s > 10:
                 told_s = loop.time()
                 self._options.say(f"{finished} of {len(self._panel.seen)} turns have ended")
+
+    async def _measure_own_lag(self) -> None:
+        """Note how late the crowd itself is: what it measures of others contains that."""
+        loop = asyncio.get_running_loop()
+        while True:
+            due = asyncio.Event()
+            due_s = loop.time() + _LOOK_S
+            loop.call_at(due_s, due.set)
+            await due.wait()
+            self._lag_s.append(loop.time() - due_s)
 
     async def _converse(self, conversations: Sequence[Flow]) -> None:
         room = asyncio.Semaphore(self._options.at_once)
@@ -170,6 +184,7 @@ class _Run:
     async def _judge(self, took_s: float) -> Result:
         self._options.say("reading what was left behind")
         result = Result(self._options, took_s, self._storm, parks_looked_at=self._looked)
+        result.lag_s = self._lag_s
         result.cases = [case async for case in self._cases()]
         result.violations += self._at_park
         for case in result.cases:
