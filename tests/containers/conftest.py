@@ -30,7 +30,8 @@ async def built() -> AsyncIterator[Boxes]:
 @pytest_asyncio.fixture(loop_scope="session")
 async def boxes(built: Boxes, request: pytest.FixtureRequest) -> AsyncIterator[Boxes]:
     """The stack, healthy, with no step in its log."""
-    await built.up()
+    if not await built.is_healthy():
+        await built.up()
     await built.forget_steps()
     failed_before = request.session.testsfailed
     yield built

@@ -91,10 +91,14 @@ class Boxes:
     async def wait_healthy(self) -> None:
         """Wait until containers that came back by themselves are healthy again."""
         async for _ in ticks("all containers are healthy", PATIENCE_S):
-            listed = await self.compose("ps", "--format", "json")
-            found = [json.loads(line) for line in listed.splitlines()]
-            if sorted(one["Health"] for one in found) == ["healthy"] * len(CONTAINERS):
+            if await self.is_healthy():
                 return
+
+    async def is_healthy(self) -> bool:
+        """Whether every container runs and is healthy."""
+        listed = await self.compose("ps", "--format", "json")
+        found = [json.loads(line) for line in listed.splitlines()]
+        return [one["Health"] for one in found] == ["healthy"] * len(CONTAINERS)
 
     async def kill(self, service: str) -> None:
         """SIGKILL the container's main process, as a crash would; its restart policy acts."""
