@@ -193,13 +193,14 @@ class LogWriter:
 
     @staticmethod
     def _seq_after(tail: Tail | None, turn: Turn) -> int:
-        """The log's last + 1; the reserved limit if the log, or its last message, was lost.
+        """The log's last + 1; the reserved limit if the log, or the end of it, was lost.
 
         A turn of which no append was ever known to land starts at 0.
         """
-        if tail is not None and tail.seq is not None:
-            return tail.seq + 1
-        return 0 if tail is None and turn.last_seq < 0 else turn.seq_limit
+        if tail is None:
+            return 0 if turn.last_seq < 0 else turn.seq_limit
+        lost = tail.seq is None or tail.seq < turn.last_seq
+        return turn.seq_limit if lost else (tail.seq or 0) + 1
 
     @staticmethod
     def _is_start(tail: Tail | None, turn: Turn) -> bool:
