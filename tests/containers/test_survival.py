@@ -65,7 +65,7 @@ async def test_a_restart_of_a_container_repeats_no_step_and_costs_nothing(
     turn = await boxes.dispatch()
     await boxes.wait_completed("one", "two")
 
-    await boxes.compose("restart", service)
+    await boxes.restart(service)
 
     await check_done(boxes, turn)
     row = await boxes.row(turn.turn_id)
@@ -131,7 +131,7 @@ async def test_the_panel_keeps_one_whole_row_when_the_agent_restarts_in_step_thr
         conversation, turn = await begin(api, "Do the four steps")
         await boxes.wait_completed("one", "two")
 
-        await boxes.compose("restart", "agent")
+        await boxes.restart("agent")
 
         (row,) = await settled(api, conversation)
         stream = await api.get(f"/conversations/{conversation}/stream")

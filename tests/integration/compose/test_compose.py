@@ -89,6 +89,7 @@ def test_every_service_is_confined_and_comes_back(plain: dict[str, Any]) -> None
         assert service["cap_drop"] == ["ALL"]
         assert service["security_opt"] == ["no-new-privileges:true"]
         assert service["healthcheck"]["test"][0] == "CMD"
+        assert service["stop_grace_period"]
 
 
 def test_ports_are_open_on_the_loopback_only_and_the_agents_not_at_all(
