@@ -73,7 +73,7 @@ N := 500
 crash: $(VENV)/.dev ## N real turns while everything is killed, stopped and cut off (N=500)
 	@$(BIN)/python -m tests.crash --turns $(N) $(ARGS)
 
-load: $(VENV)/.load ## users on a whole stack for a minute (USERS=30 TIME=60s; UI=1: locust's web page)
+load: $(VENV)/.load ## users on a whole stack (USERS=30 TIME=60s; UI=1: locust's web page)
 	@$(BIN)/python load/run.py --users $(USERS) --time $(TIME) $(if $(UI),--ui) $(ARGS)
 
 test-containers: $(VENV)/.dev ## compose.yaml in real containers: kill -9, restart, down and up

@@ -1,15 +1,21 @@
 #!/usr/bin/env python3
-"""Health check of a container: does this address answer with 200?"""
+"""Health check of a container: it is healthy when the address of its first argument answers 200."""
 
+import http.client
 import sys
-import urllib.error
-import urllib.request
+from http import HTTPStatus
+from urllib.parse import urlsplit
 
+TIMEOUT_S = 3
+WORDS_MAX = 2000
+
+address = urlsplit(sys.argv[1])
+connection = http.client.HTTPConnection(address.netloc, timeout=TIMEOUT_S)
 try:
-    with urllib.request.urlopen(sys.argv[1], timeout=3) as answer:
-        sys.exit(answer.status != 200)
-except urllib.error.HTTPError as error:
+    connection.request("GET", address.path)
+    answer = connection.getresponse()
+except (OSError, http.client.HTTPException) as error:
+    sys.exit(f"{address.netloc}: {error}")
+if answer.status != HTTPStatus.OK:
     # The body says what is missing; `docker inspect` shows it.
-    sys.exit(f"{error.code}: {error.read(2000).decode(errors='replace')}")
-except OSError as error:
-    sys.exit(str(error))
+    sys.exit(f"{answer.status}: {answer.read(WORDS_MAX).decode(errors='replace')}")
