@@ -285,7 +285,7 @@ class Runs:
         raise SaverError("the graph stopped in the middle without saying why")
 
     async def _check_resume(self, order: Resume, standing: Standing) -> None:
-        # A thread without a stamp was left by an agent that gives none: its caller knows whose it is.
+        # A thread without a stamp was left by an agent that gives none; the caller knows its turn.
         if standing.turn_id not in {None, order.turn_id}:
             raise refused(
                 RefusalReason.NOT_PENDING,
