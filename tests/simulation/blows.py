@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 
 class Victim(StrEnum):
@@ -69,6 +69,9 @@ class Blow:
         text = f"{self.effect}:{self.when}:{self.victim}:{self.kind}"
         return f"{text}:{self.size}" if self.size else text
 
+
+_LATE_MS: Final = 14
+"""After the next process has begun: while it reads the log."""
 
 Plan: TypeAlias = tuple[Blow, ...]
 
@@ -138,15 +141,16 @@ class Blows:
             await self._frozen[owner].wait()
         self.check_alive()
 
-    async def before(self, name: str) -> bool:
-        """Begin an effect; tell whether it is to land late although its process dies now."""
+    async def before(self, name: str) -> int:
+        """Begin an effect; if it is to land although its process dies now, so many ms too late."""
         await self.thawed()
         self.names.append(name)
         late = self._struck(When.LATE)
-        if not late:
-            self._struck(When.BEFORE)
-            await self.thawed()
-        return late
+        if late:
+            return late[0].size or _LATE_MS
+        self._struck(When.BEFORE)
+        await self.thawed()
+        return 0
 
     async def after(self) -> None:
         """End the effect begun last."""
@@ -180,8 +184,8 @@ class Blows:
         """Whether the process is frozen."""
         return life in self._frozen
 
-    def _struck(self, when: When) -> bool:
+    def _struck(self, when: When) -> list[Blow]:
         blows = self._plan.pop((len(self.names), when), [])
         for blow in blows:
             self._strike(blow)
-        return bool(blows)
+        return blows

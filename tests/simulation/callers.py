@@ -6,10 +6,10 @@ import asyncio
 from collections import defaultdict
 from typing import Any, Final
 
-from tests.simulation.checkers import History, Message, Sight, Start
-from tests.simulation.flows import Ask
-from tests.simulation.flows import Start as When
 from tests.simulation.blows import Kind
+from tests.simulation.checkers import History, Message, Sight, Start
+from tests.simulation.flows import EXHAUSTED, Ask
+from tests.simulation.flows import Start as When
 from tests.simulation.world import BASE, SimulatedWorld
 
 _FIRST_POLL_S: Final = 0.03
@@ -21,7 +21,9 @@ _ENDED: Final = frozenset({"done", "failed"})
 class Caller:
     """Sees one turn through; `before` is the caller of the turn before it."""
 
-    def __init__(self, world: SimulatedWorld, ask: Ask, turn_id: str, before: Caller | None) -> None:
+    def __init__(
+        self, world: SimulatedWorld, ask: Ask, turn_id: str, before: Caller | None
+    ) -> None:
         self._world = world
         self._ask = ask
         self._before = before
@@ -108,11 +110,17 @@ class Caller:
                 await self.cancel()
             if self.word in _ENDED:
                 return
-            if self.word == "parked" and self._has_thought(status["park_generation"]):
+            asked = self.word == "parked" and not self._cancelled
+            if asked and self._has_thought(status["park_generation"]):
                 poll_s = _FIRST_POLL_S
                 await self._decide(status)
             await asyncio.sleep(poll_s)
             poll_s = min(poll_s * 1.4, _LAST_POLL_S)
+
+    async def look_again(self) -> None:
+        """Ask for the status once more, when all is long over."""
+        if self._acknowledged:
+            await self._status()
 
     async def _status(self) -> dict[str, Any]:
         reply = await self._until_answered("responses/turnStatus", {"turn_id": self.turn_id})
@@ -158,12 +166,13 @@ class Caller:
 
     async def cancel(self) -> None:
         """Cancel the turn, if there is one; its caller follows it to its end."""
+        if not self._acknowledged:
+            return
         self._cancelled = True
-        if self._acknowledged:
-            params = {"turn_id": self.turn_id}
-            reply = await self._until_answered("responses/cancelDetached", params)
-            if "result" not in reply:
-                self._objections.append(f"a cancel was answered {reply}")
+        params = {"turn_id": self.turn_id}
+        reply = await self._until_answered("responses/cancelDetached", params)
+        if "result" not in reply:
+            self._objections.append(f"a cancel was answered {reply}")
 
     async def _until_answered(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         while True:
@@ -197,15 +206,16 @@ class Caller:
             doubled_runs=agent.doubled_runs,
             redrives=self._world.redrives(self.turn_id),
             free_thread_s=self._thread_was_free_s(),
-            orderly=self._world.claims_have_reasons
+            orderly=not self._world.claims_unprovoked
             and all(b.kind is Kind.STOP for b in self._world.plan),
         )
 
     def _ends(self) -> tuple[str, ...]:
-        """A blow that cancels permits one more end."""
-        if self._cancelled and "failed cancelled" not in self._ask.ends:
-            return (*self._ask.ends, "failed cancelled")
-        return self._ask.ends
+        """A blow that cancels permits one more end, and so do too many blows."""
+        more = ["failed cancelled"] if self._cancelled else []
+        if self._world.may_exhaust() and not self._ask.strict:
+            more += EXHAUSTED
+        return (*self._ask.ends, *more)
 
     def _thread_was_free_s(self) -> float:
         if self._before is None or not self._ask.same_thread:
@@ -217,7 +227,8 @@ class Caller:
         subject = self._world.log.subjects.get(self.subject)
         stored = subject.stored if subject else []
         return tuple(
-            Message(m.message_id, m.seq, m.token, m.event, m.at_s, m.first, m.after_loss) for m in stored
+            Message(m.message_id, m.seq, m.token, m.event, m.at_s, m.first, m.after_loss)
+            for m in stored
         )
 
     def _rendered(self) -> tuple[dict[str, Any], ...]:

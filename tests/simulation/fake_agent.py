@@ -7,6 +7,7 @@ nothing, and a frozen agent carries out later what nobody waits for any more.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
@@ -36,6 +37,7 @@ HEALTH_S: Final = 0.3
 ANSWER_S: Final = 2.0
 SILENCE_S: Final = 3.0
 GRACE_S: Final = 3.0
+_LAST_WORDS_S: Final = 0.01
 _TERMINAL: Final = frozenset({"response.completed", "response.failed"})
 _REFUSALS: Final = (
     Refusal.UNREACHABLE,
@@ -92,7 +94,8 @@ class FakeAgent:
         if self.life is None or not self.blows.kill(self.life):
             return
         self.cut()
-        self.runs = {}
+        for run in list(self.runs.values()):
+            self.release(run)
 
     def cut(self) -> None:
         """Break all connections; runs go on."""
@@ -118,11 +121,11 @@ class FakeAgent:
         life, self.draining = self.life, True
         for run in self.runs.values():
             run.draining = True
-        loop = asyncio.get_running_loop()
-        until_s = loop.time() + GRACE_S
-        while self.runs and loop.time() < until_s and life is not None and self.life == life:
-            await asyncio.sleep(0.01)
-        await asyncio.sleep(0.01)
+        endings = [run.released.wait() for run in self.runs.values()]
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(GRACE_S):
+                await asyncio.gather(*endings)
+        await asyncio.sleep(_LAST_WORDS_S)
         if self.life == life:
             self.die()
 
@@ -277,9 +280,9 @@ class FakeAgent:
         if thread.turn_id != call.turn_id:
             raise CallRefusedError(Refusal.NOT_PENDING, "another turn came after")
         ids = {c.id for c in thread.checkpoints}
-        if call.catch_up and call.after_checkpoint_id is not None:
-            if call.after_checkpoint_id not in ids:
-                raise CallRefusedError(Refusal.UNKNOWN_CHECKPOINT, "no such checkpoint")
+        after = call.after_checkpoint_id if call.catch_up else None
+        if after is not None and after not in ids:
+            raise CallRefusedError(Refusal.UNKNOWN_CHECKPOINT, "no such checkpoint")
         answered = {d.interrupt_id for d in call.decisions}
         if answered and answered != {q.interrupt_id for q in thread.pending}:
             raise CallRefusedError(Refusal.NOT_PENDING, "not what is asked")
@@ -292,6 +295,7 @@ class FakeAgent:
 
     def release(self, run: GraphRun) -> None:
         """Free the run's thread."""
+        run.released.set()
         if self.runs.get(run.call.thread_id) is run:
             del self.runs[run.call.thread_id]
 

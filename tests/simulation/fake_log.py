@@ -51,7 +51,7 @@ class FakeLog:
     """Durable: it outlives service and agents."""
 
     blows: Blows
-    late_after_s: float
+    restart_s: float
     max_age_s: float
     subjects: dict[str, Subject] = field(default_factory=dict)
     fault: Kind | None = None
@@ -61,8 +61,9 @@ class FakeLog:
 
     async def append(self, message: LogMessage) -> int:
         """Append under the expectation of the subject's last stream_seq."""
-        if await self.blows.before("log.append"):
-            self._land_after(self.late_after_s, message)
+        late_ms = await self.blows.before("log.append")
+        if late_ms:
+            self._land_after(self.restart_s + late_ms / 1000, message)
             self.blows.check_alive()
         await self._reach()
         fault, self.fault = self.fault, None
@@ -83,9 +84,7 @@ class FakeLog:
         raise LogUnavailableError("no acknowledgement")
 
     def _land_after(self, delay_s: float, message: LogMessage) -> None:
-        asyncio.get_running_loop().call_later(
-            delay_s, self._land_late, message, self._generation
-        )
+        asyncio.get_running_loop().call_later(delay_s, self._land_late, message, self._generation)
 
     def _land_late(self, message: LogMessage, generation: int) -> None:
         if generation != self._generation:

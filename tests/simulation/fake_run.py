@@ -62,6 +62,7 @@ class GraphRun:
     reader: Reader
     life: int
     draining: bool = False
+    released: asyncio.Event = field(default_factory=asyncio.Event)
     marker: str | None = None
     told: dict[int, list[dict[str, Any]]] = field(default_factory=dict)
 
@@ -241,7 +242,7 @@ class GraphRun:
             await self._tell_finished(index)
 
     async def _commit_step(self, tasks: tuple[Task, ...]) -> None:
-        parts = [self.thread.parts[index] for index in range(len(tasks))]
+        parts = [self._part(index) for index in range(len(tasks))]
         shown = tuple(event for part in parts for event in part.events or ())
         await self._write("agent.commit")
         text = "".join(part.text for part in parts)
@@ -275,9 +276,7 @@ class GraphRun:
 
     def _execution(self, number: int, index: int, nested: int | None) -> Execution:
         call, now_s = self.call, asyncio.get_running_loop().time()
-        execution = Execution(
-            call.turn_id, call.thread_id, number, index, nested, self.life, now_s
-        )
+        execution = Execution(call.turn_id, call.thread_id, number, index, nested, self.life, now_s)
         self.agent.note(self, execution)
         return execution
 

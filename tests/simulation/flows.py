@@ -33,6 +33,7 @@ class Ask:
         repeats: send createDetached again, the same and another one.
         cancels: cancel when this status is first seen.
         kills_caller: each call to the agent kills turn control.
+        strict: it must not come to the cap, whatever happens.
 
     """
 
@@ -48,6 +49,7 @@ class Ask:
     repeats: bool = False
     cancels: str | None = None
     kills_caller: bool = False
+    strict: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +105,7 @@ FLOWS: Final[tuple[Flow, ...]] = (
         ),
     ),
     _alone("cancelled while running", "slow tools", ends=CANCELLED, cancels="running"),
-    _alone("cancelled while parked", "approval", ends=CANCELLED, cancels="parked"),
+    _alone("cancelled while parked", "approval", ends=CANCELLED[:1], cancels="parked"),
     Flow(
         "cancelled thread goes on",
         (
@@ -120,7 +122,9 @@ FLOWS: Final[tuple[Flow, ...]] = (
         ),
     ),
     Flow("park outlives the log", (Ask("approval", waits_s=25.0),), max_age_s=10.0),
-    Flow("two parks outlive the log", (Ask("two questions at once", waits_s=25.0),), max_age_s=10.0),
+    Flow(
+        "two parks outlive the log", (Ask("two questions at once", waits_s=25.0),), max_age_s=10.0
+    ),
     Flow("run outlives the log", (Ask("slow tools"),), max_age_s=4.0),
     Flow(
         "poison and bystander",

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Final, TypeVar
+from typing import Final, Self, TypeVar
 
 import structlog
 
@@ -82,7 +82,7 @@ class Pool:
     def __init__(self) -> None:
         self._executor = ProcessPoolExecutor(os.cpu_count(), initializer=be_quiet)
 
-    def __enter__(self) -> Pool:
+    def __enter__(self) -> Self:
         self._executor.__enter__()
         return self
 
@@ -93,7 +93,9 @@ class Pool:
         """Yield the outcome of each job."""
         return self._executor.map(work, jobs, chunksize=16)
 
-    def map_many(self, work: Callable[[_T], list[Outcome]], jobs: Sequence[_T]) -> Iterable[Outcome]:
+    def map_many(
+        self, work: Callable[[_T], list[Outcome]], jobs: Sequence[_T]
+    ) -> Iterable[Outcome]:
         """Yield the outcomes of each job."""
         return itertools.chain.from_iterable(self._executor.map(work, jobs))
 
@@ -110,7 +112,9 @@ def tally(name: str, outcomes: Iterable[Outcome]) -> Tally:
 
 def blows_of(name: str, flow: Flow, pool: Pool, *, every: int = 1) -> Tally:
     """All single blows of a flow."""
-    return tally(name, pool.map(run_plan, [(flow.name, plan) for plan in all_blows(flow, every=every)]))
+    return tally(
+        name, pool.map(run_plan, [(flow.name, plan) for plan in all_blows(flow, every=every)])
+    )
 
 
 def pairs_of(name: str, flow: Flow, pool: Pool, sample: int) -> Tally:

@@ -16,6 +16,8 @@ from tests.simulation.flows import FLOWS, Flow
 from tests.simulation.virtual_time import DeadlockError, run_virtually
 from tests.simulation.world import AGENTS, SimulatedWorld
 
+_AFTERMATH_S: Final = 4.0
+"""Virtual seconds in which a process that was frozen may still do harm."""
 _HOUR_S: Final = 3600.0
 _DEADLINE_S: Final = 600.0
 """Virtual seconds after which a turn that has not ended counts as lost."""
@@ -36,10 +38,10 @@ class Outcome:
         return f"{self.flow.name} [{plan}]: {'; '.join(self.violations) or 'ok'}"
 
 
-def run(flow: Flow, plan: Plan = (), seed: int = 0) -> Outcome:
+def run(flow: Flow, plan: Plan = (), seed: int = 0, *, deadline_s: float = _DEADLINE_S) -> Outcome:
     """Run a flow; the same flow, plan and seed give the same run."""
     with tempfile.TemporaryDirectory(dir=_memory_folder()) as folder:
-        return run_virtually(_run(flow, plan, seed, Path(folder) / "turns.db"))
+        return run_virtually(_run(flow, plan, seed, Path(folder) / "turns.db", deadline_s))
 
 
 def _memory_folder() -> str | None:
@@ -47,12 +49,12 @@ def _memory_folder() -> str | None:
     return "/dev/shm" if Path("/dev/shm").is_dir() else None
 
 
-async def _run(flow: Flow, plan: Plan, seed: int, journal: Path) -> Outcome:
+async def _run(flow: Flow, plan: Plan, seed: int, journal: Path, deadline_s: float) -> Outcome:
     world = SimulatedWorld(journal, plan, seed=seed, max_age_s=flow.max_age_s)
     found: list[str] = []
     try:
         await world.start()
-        async with asyncio.timeout(_DEADLINE_S):
+        async with asyncio.timeout(deadline_s):
             await _take_turns(world, flow, found)
     except (TimeoutError, DeadlockError) as error:
         found.append(f"R9 a turn did not end: {error!r}")
@@ -70,12 +72,16 @@ async def _take_turns(world: SimulatedWorld, flow: Flow, found: list[str]) -> No
         callers.append(Caller(world, ask, f"turn{number}", before))
         if ask.kills_caller:
             world.agents[ask.agent].poisoned.add(f"turn{number}")
-    # A log that loses its start is shown again, which takes a claim.
-    world.claims_have_reasons = not flow.poison and flow.max_age_s >= _HOUR_S
+    # A log that loses its start is shown again, which takes a claim; a poison takes some of its
+    # neighbours'.
+    world.claims_unprovoked = 3 if flow.poison else int(flow.max_age_s < _HOUR_S)
     world.on_cancel = callers[0].cancel
     async with asyncio.TaskGroup() as group:
         for caller in callers:
             group.create_task(caller.see_it_through())
+    await asyncio.sleep(_AFTERMATH_S)
+    for caller in callers:
+        await caller.look_again()
     for caller in callers:
         found.extend(f"{caller.turn_id}: {words}" for words in violations(caller.history()))
 

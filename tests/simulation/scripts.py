@@ -71,7 +71,11 @@ SCRIPTS: Final[dict[str, Script]] = {
     "slow tools": _tools("c0", "c1", "c2", takes_s=2.0),
     "parallel": (_BOTH, (Task(answers="a"), Task(answers="b", takes_s=0.02)), _END),
     "parallel voices": ((Task(says="one side. "), Task(says="other side. ", takes_s=0.01)), _END),
-    "approval": ((Task(says="may I? ", calls=("c0",)),), (Task(answers="c0", asks=("del?",)),), _END),
+    "approval": (
+        (Task(says="may I? ", calls=("c0",)),),
+        (Task(answers="c0", asks=("delete?",)),),
+        _END,
+    ),
     "words, then a question": ((Task(says="let me ask. ", asks=("which?",)),), _END),
     "two questions at once": (
         _BOTH,

@@ -31,6 +31,19 @@ BASE: Final = "vystak.default"
 RESTART_S: Final = 0.5
 REPLY_S: Final = 5.0
 _UNITS_S: Final = 0.1  # of a blow's size, where that is a length of time
+_COSTLY: Final = frozenset(
+    {
+        Kind.KILL,
+        Kind.FREEZE,
+        Kind.PAUSE,
+        Kind.CUT,
+        Kind.HALF_OPEN,
+        Kind.TROUBLE,
+        Kind.PURGE,
+        Kind.DELETE,
+    }
+)
+"""What may cost a claim without being the turn's own fault."""
 LIMITS: Final = Limits(seq_block=7, stop_grace_s=5, cap_wait_s=5, retry_max_s=0.4)
 
 
@@ -124,13 +137,13 @@ class SimulatedWorld:
         self, journal: Path, plan: Plan, *, seed: int = 0, max_age_s: float = 3600.0
     ) -> None:
         self.blows = Blows(plan, self._strike)
-        self.log = FakeLog(self.blows, RESTART_S + 0.0135, max_age_s)
+        self.log = FakeLog(self.blows, RESTART_S - 0.0005, max_age_s)
         self.agents = {
             name: FakeAgent(self.blows, victim, on_poison=self._kill)
             for name, victim in AGENTS.items()
         }
         self.plan = plan
-        self.claims_have_reasons = True
+        self.claims_unprovoked = 0
         self.on_cancel: Callable[[], Coroutine[Any, Any, None]] | None = None
         self._by_victim = {agent.victim: agent for agent in self.agents.values()}
         self._journal_path = journal
@@ -141,7 +154,7 @@ class SimulatedWorld:
         self._service: Service | None = None
         self._services: list[Service] = []
         self._errands: set[asyncio.Task[Any]] = set()
-        asyncio.get_running_loop().set_task_factory(self.blows.task_factory)  # type: ignore[arg-type]
+        asyncio.get_running_loop().set_task_factory(self.blows.task_factory)
 
     async def start(self) -> None:
         """Start all processes."""
@@ -314,6 +327,11 @@ class SimulatedWorld:
     async def _handle(self, methods: Methods, agent: str, payload: bytes) -> bytes | None:
         await self.blows.thawed()
         return await methods.handle(agent, payload)
+
+    def may_exhaust(self) -> bool:
+        """Whether so much happened that a turn may have come to the cap by it."""
+        costly = sum(blow.kind in _COSTLY for blow in self.plan)
+        return bool(costly) and costly + self.claims_unprovoked > self._limits.max_attempts
 
     def redrives(self, turn_id: str) -> int:
         """Read from the journal's file how many claims of the turn ever counted."""

@@ -139,7 +139,10 @@ SCRIPTS: Final[dict[str, Script]] = {
     ),
     "both ask": (
         _BOTH,
-        (Task(answers="call-a", gate="a", asks=("a?",)), Task(answers="call-b", gate="b", asks=("b?",))),
+        (
+            Task(answers="call-a", gate="a", asks=("a?",)),
+            Task(answers="call-b", gate="b", asks=("b?",)),
+        ),
         _BOTH_DONE,
     ),
     "one asks": (

@@ -103,7 +103,7 @@ async def fake_place(name: str, folder: Path) -> AsyncIterator[Place]:
     gates = Gates()
     blows = Blows((), lambda _blow: None)
     loop = asyncio.get_running_loop()
-    loop.set_task_factory(blows.task_factory)  # type: ignore[arg-type]
+    loop.set_task_factory(blows.task_factory)
     agent = FakeAgent(blows, script_of=lambda _text: SCRIPTS[name], pass_gate=gates.step)
     agent.start()
 

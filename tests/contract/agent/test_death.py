@@ -80,9 +80,7 @@ async def test_an_unanswered_question_is_asked_still(serve_mortal: Serve) -> Non
         await place.die_and_come_back()
         after = await place.agent.view(THREAD, TURN)
         (question,) = after.questions
-        await all_of(
-            place.agent, resume(catch_up=False, decisions={question.interrupt_id: "yes"})
-        )
+        await all_of(place.agent, resume(catch_up=False, decisions={question.interrupt_id: "yes"}))
         later = await place.agent.view(THREAD, TURN)
 
     assert before == after

@@ -47,9 +47,7 @@ async def test_words_before_a_question_are_rolled_back(serve: Serve) -> None:
     async with serve("asking") as place:
         items = await all_of(place.agent, dispatch())
         (interrupt_id,) = await pending(place.agent)
-        rest = await all_of(
-            place.agent, resume(catch_up=False, decisions={interrupt_id: "yes"})
-        )
+        rest = await all_of(place.agent, resume(catch_up=False, decisions={interrupt_id: "yes"}))
         again = await all_of(place.agent, resume())
 
     assert items[-2:] == [RolledBack(markers(items)[-1]), Ended(StreamEnd.CLEAN)]
@@ -76,7 +74,12 @@ async def test_only_exactly_the_pending_ids_are_decided(serve: Serve) -> None:
         place.steps.open("a", "b")
         await all_of(place.agent, dispatch())
         first, second = questions = await pending(place.agent)
-        wrong = [{first: 1}, {second: 1}, {"other": 1}, {first: 1, second: 2, "other": 3}]
+        wrong: list[dict[str, object]] = [
+            {first: 1},
+            {second: 1},
+            {"other": 1},
+            {first: 1, second: 2, "other": 3},
+        ]
         refusals = [await refusal_of(place.agent, resume(decisions=one)) for one in wrong]
         still = await pending(place.agent)
         rest = await all_of(

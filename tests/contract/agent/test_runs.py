@@ -253,7 +253,10 @@ async def test_a_second_turn_of_a_thread_shows_only_its_own(serve: Serve) -> Non
         place.steps.open("ask", "look", "answer")
         first = await all_of(place.agent, dispatch())
         second = await all_of(place.agent, dispatch("turn-2", 2))
-        mine, others = await place.agent.view(THREAD, "turn-2"), await place.agent.view(THREAD, TURN)
+        mine, others = (
+            await place.agent.view(THREAD, "turn-2"),
+            await place.agent.view(THREAD, TURN),
+        )
         again = await all_of(place.agent, resume(turn_id="turn-2", epoch=2))
 
     assert not set(markers(first)) & set(markers(second))
