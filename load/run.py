@@ -14,6 +14,7 @@ import asyncio
 import csv
 import os
 import platform
+import signal
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -128,4 +129,8 @@ def arguments_of(words: Sequence[str]) -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    sys.exit(asyncio.run(main(arguments_of(sys.argv[1:]))))
+    try:
+        sys.exit(asyncio.run(main(arguments_of(sys.argv[1:]))))
+    except KeyboardInterrupt:
+        # The stack has been stopped; this is how the web page is left.
+        sys.exit(128 + signal.SIGINT)
