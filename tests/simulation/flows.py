@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
@@ -54,12 +54,20 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """A story: turns that belong together. `max_age_s`: how long the log keeps a message."""
+    """A story: turns that belong together.
+
+    Attributes:
+        max_age_s: how long the log keeps a message.
+        keepalive_s: the service's limit of the same name; 0: no keep-alives.
+        poison: a turn of it costs its neighbours attempts.
+
+    """
 
     name: str
     asks: tuple[Ask, ...]
     max_age_s: float = 3600.0
-    poison: bool = field(default=False)
+    keepalive_s: float = 0.0
+    poison: bool = False
 
 
 SUPERSEDED: Final = ("failed superseded",)
@@ -88,6 +96,8 @@ FLOWS: Final[tuple[Flow, ...]] = (
     _alone("private, removed and replaced words", "private words"),
     _alone("many voices", "approval", voices=100),
     _alone("repeated dispatch", "one tool", repeats=True),
+    Flow("keep-alives", (Ask("slow tools"),), keepalive_s=0.4),
+    Flow("keep-alives around a question", (Ask("approval", waits_s=2.0),), keepalive_s=0.05),
     _alone("graph error", "graph error", ends=GRAPH_ERROR),
     Flow(
         "failed thread goes on",

@@ -16,6 +16,7 @@ from tests.simulation.chance import run_seed
 from tests.simulation.flows import FLOWS, Flow
 from tests.simulation.runs import (
     Outcome,
+    cancels_while_down,
     double_deaths,
     run,
     single_blows,
@@ -50,6 +51,7 @@ def all_blows(flow: Flow, *, every: int = 1) -> Iterator[Plan]:
     yield from single_deaths(flow, effects)
     for kind in OTHER_KINDS:
         yield from itertools.islice(single_blows(flow, effects, kind), None, None, every)
+    yield from itertools.islice(cancels_while_down(flow, effects), None, None, every)
 
 
 def run_plan(job: tuple[str, Plan]) -> Outcome:

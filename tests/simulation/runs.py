@@ -50,7 +50,9 @@ def _memory_folder() -> str | None:
 
 
 async def _run(flow: Flow, plan: Plan, seed: int, journal: Path, deadline_s: float) -> Outcome:
-    world = SimulatedWorld(journal, plan, seed=seed, max_age_s=flow.max_age_s)
+    world = SimulatedWorld(
+        journal, plan, seed=seed, max_age_s=flow.max_age_s, keepalive_s=flow.keepalive_s
+    )
     found: list[str] = []
     try:
         await world.start()
@@ -120,6 +122,14 @@ def single_blows(flow: Flow, effects: tuple[str, ...], kind: Kind) -> Iterator[P
 
 _SIZES: Final = {Kind.TROUBLE: 3, Kind.OUTAGE: 20, Kind.FREEZE: 9, Kind.PAUSE: 25}
 _APPEND_FAULTS: Final = frozenset({Kind.LANDED, Kind.LANDED_LATE, Kind.LOST})
+
+
+def cancels_while_down(flow: Flow, effects: tuple[str, ...]) -> Iterator[Plan]:
+    """Every way in which the first turn is cancelled just when its agent dies."""
+    victim = _agents(flow)[0]
+    for number in range(1, len(effects) + 1):
+        death = Blow(number, When.BEFORE, victim)
+        yield death, Blow(number, When.BEFORE, Victim.CALLER, Kind.CANCEL)
 
 
 def _agents(flow: Flow) -> tuple[Victim, ...]:

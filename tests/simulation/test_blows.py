@@ -10,7 +10,13 @@ from tests.simulation.blows import Kind, parse_plan
 from tests.simulation.chance import run_seed, schedule
 from tests.simulation.flows import FLOWS, Flow
 from tests.simulation.proof import OTHER_KINDS
-from tests.simulation.runs import double_deaths, run, single_blows, single_deaths
+from tests.simulation.runs import (
+    cancels_while_down,
+    double_deaths,
+    run,
+    single_blows,
+    single_deaths,
+)
 
 _DEATHS = 12
 _PAIRS = 4
@@ -40,6 +46,16 @@ def test_every_rule_holds_when_something_else_happens(kind: Kind) -> None:
     broken = []
     for flow in chance.sample(FLOWS, 12):
         plans = list(single_blows(flow, run(flow).effects, kind))
+        broken += [str(o) for plan in chance.sample(plans, 2) if (o := run(flow, plan)).violations]
+
+    assert not broken
+
+
+def test_a_cancel_ends_a_turn_also_when_its_agent_dies_at_that_moment() -> None:
+    chance = random.Random(2026)
+    broken = []
+    for flow in chance.sample(FLOWS, 12):
+        plans = list(cancels_while_down(flow, run(flow).effects))
         broken += [str(o) for plan in chance.sample(plans, 2) if (o := run(flow, plan)).violations]
 
     assert not broken

@@ -134,7 +134,7 @@ class SimulatedWorld:
     """
 
     def __init__(
-        self, journal: Path, plan: Plan, *, seed: int = 0, max_age_s: float = 3600.0
+        self, journal: Path, plan: Plan, *, seed: int, max_age_s: float, keepalive_s: float
     ) -> None:
         self.blows = Blows(plan, self._strike)
         self.log = FakeLog(self.blows, RESTART_S - 0.0005, max_age_s)
@@ -148,7 +148,7 @@ class SimulatedWorld:
         self._by_victim = {agent.victim: agent for agent in self.agents.values()}
         self._journal_path = journal
         self._seed = seed
-        self._limits = replace(LIMITS, stream_max_age_s=max_age_s)
+        self._limits = replace(LIMITS, stream_max_age_s=max_age_s, keepalive_s=keepalive_s)
         self._ids = itertools.count()
         self._clock = VirtualClock()
         self._service: Service | None = None
