@@ -49,7 +49,16 @@ class SaverError(Exception):
 
 
 class SessionsSaver(AsyncSqliteSaver):
-    """LangGraph's own SQLite saver; its errors carry their origin."""
+    """LangGraph's own SQLite saver; its errors carry their origin.
+
+    It also knows which tasks of the step in flight have their results on disk.
+    """
+
+    def __init__(self, conn: aiosqlite.Connection) -> None:
+        """Use an open connection; `setup` makes the tables."""
+        super().__init__(conn)
+        self._results: dict[str, set[str]] = {}
+        self._told = asyncio.Event()
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """Read one checkpoint; raises SaverError."""
@@ -79,7 +88,10 @@ class SessionsSaver(AsyncSqliteSaver):
     ) -> RunnableConfig:
         """Store a checkpoint; raises SaverError."""
         with _blamed():
-            return await super().aput(config, checkpoint, metadata, new_versions)
+            stored = await super().aput(config, checkpoint, metadata, new_versions)
+        if not config["configurable"].get("checkpoint_ns"):
+            self._results.pop(config["configurable"]["thread_id"], None)
+        return stored
 
     async def aput_writes(
         self,
@@ -91,6 +103,22 @@ class SessionsSaver(AsyncSqliteSaver):
         """Store a task's results; raises SaverError."""
         with _blamed():
             await super().aput_writes(config, writes, task_id, task_path)
+        if not config["configurable"].get("checkpoint_ns"):
+            self._results.setdefault(config["configurable"]["thread_id"], set()).add(task_id)
+            self._told.set()
+            self._told = asyncio.Event()
+
+    async def results_stored(self, thread_id: str, task_id: str, longest_s: float) -> None:
+        """Wait until the results of a task of the step in flight are on disk.
+
+        LangGraph streams them a moment before it stores them; what a reader was told of would run
+        again after a kill in that moment (R4). A saver in trouble ends the run by itself, so the
+        wait is bounded.
+        """
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(longest_s):
+                while task_id not in self._results.get(thread_id, ()):
+                    await self._told.wait()
 
     async def stamps(self, thread_id: str) -> list[Stamp]:
         """Return the turns that stamped the thread's root checkpoints, oldest first.

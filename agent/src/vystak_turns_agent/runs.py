@@ -11,7 +11,7 @@ import contextlib
 import json
 from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final, cast
 
 import structlog
 from langchain_core.runnables import RunnableConfig
@@ -52,6 +52,9 @@ from vystak_turns_agent.threads import (
 from vystak_turns_agent.work import Outcome, Run, ThreadCount
 from vystak_turns_rpc import events as wire
 from vystak_turns_rpc.vocabulary import RefusalReason
+
+RESULTS_STORED_S: Final = 10.0
+"""Seconds for which a finished task's results are held back until they are on disk."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,7 +259,13 @@ class Runs:
                 durability="sync",
                 control=run.control,
             ):
-                for event in live.feed(mode, data):
+                events = [*live.feed(mode, data)]
+                if events and mode == "tasks":
+                    task_id = str(cast("dict[str, Any]", data)["id"])
+                    await self.threads.saver.results_stored(
+                        run.thread_id, task_id, RESULTS_STORED_S
+                    )
+                for event in events:
                     run.channel.send(event)
                 if live.last_marker is not None:
                     record.note_turn(run.turn_id)
