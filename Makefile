@@ -66,7 +66,7 @@ browser: $(VENV)/.dev chromium ## the panel in Chromium; pictures: build/screens
 unit: $(VENV)/.dev ## the fast tests only
 	@$(BIN)/python -m pytest tests/unit $(ARGS)
 
-sim: $(VENV)/.dev ## every blow at every effect of every flow, and random schedules (SEED=n: one again)
+sim: $(VENV)/.dev ## deaths and other blows at every effect of every flow, then seeds (SEED=n: one)
 	@$(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 N := 500

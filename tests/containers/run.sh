@@ -31,7 +31,8 @@ mkdir -p "$store"
 
 missing=()
 for package in "${packages[@]}"; do
-    dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q '^install ok' || missing+=("$package")
+    dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q '^install ok' ||
+        missing+=("$package")
 done
 if [ ${#missing[@]} -gt 0 ]; then
     command -v apt-get >/dev/null || not_here "please install ${missing[*]}"

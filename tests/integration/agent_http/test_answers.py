@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tests.integration.agent_http.raw import Connection
     from vystak_turns.adapters.agent_http.agent import HttpAgent
 
-    AgentAt: TypeAlias = Callable[[str], HttpAgent]
+    AgentAt: TypeAlias = Callable[..., HttpAgent]
 
 PORTION = 100
 DISPATCH = DispatchCall("t1", "resp_1", 7, {"input": "hi"})

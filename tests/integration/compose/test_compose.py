@@ -189,8 +189,10 @@ def test_git_and_builds_see_no_secret() -> None:
         ("name: assistant\nsessions: {engine: sqlite}", "vystak-data-sessions"),
         ("name: assistant\nmemory: {engine: sqlite}", "vystak-data-memory"),
         (
-            "{name: assistant, memory: {engine: sqlite}, sessions: {engine: sqlite, volume: mine},"
-            + " services: [{name: x, engine: sqlite}]}",
+            (
+                "name: assistant\nmemory: {engine: sqlite}\n"
+                "sessions: {engine: sqlite, volume: mine}\nservices: [{name: x, engine: sqlite}]"
+            ),
             "mine",
         ),
     ],
