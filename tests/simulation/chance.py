@@ -57,7 +57,18 @@ def schedule(seed: int) -> tuple[Flow, Plan]:
     count = chance.randint(1, _MOST_BLOWS)
     last = chance.choice((60, 120, _LAST_EFFECT))
     blows = [_blow(chance, chance.choices(victims, weights)[0], last) for _ in range(count)]
-    return flow, tuple(sorted(blows))
+    return flow, tuple(sorted(_possible(blows)))
+
+
+def _possible(blows: list[Blow]) -> list[Blow]:
+    """Leave out what no fence of the log can stop.
+
+    A stream that is deleted and made anew counts from 1 again, so the number that a service
+    expects which was frozen meanwhile may come up a second time. A purged one counts on.
+    """
+    if all(blow.kind not in {Kind.FREEZE, Kind.PAUSE} for blow in blows):
+        return blows
+    return [replace(b, kind=Kind.PURGE) if b.kind is Kind.DELETE else b for b in blows]
 
 
 def _blow(chance: random.Random, victim: Victim, last: int) -> Blow:

@@ -11,7 +11,7 @@ from typing import Any
 TERMINAL = ("response.completed", "response.failed")
 APPROVAL = "vystak.approval.requested"
 REWIND = "vystak.turn.rewind"
-CREATED = "response.created"
+FIRST = ("response.created", "vystak.turn.keepalive")
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +194,7 @@ def _next_after_loss(before: tuple[Message, ...], message: Message, expected: in
     same message. And before a turn's first boundary the journal does not know of any append.
     """
     again = message.id == before[-1].id
-    unknown = message.seq == 0 and all(m.event["type"] == CREATED for m in before)
+    unknown = message.seq == 0 and all(m.event["type"] in FIRST for m in before)
     return message.seq if again or unknown else max(expected, message.seq)
 
 

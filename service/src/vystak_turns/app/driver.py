@@ -224,8 +224,21 @@ class Driver:
     async def _look(self, turn: Turn) -> Findings:
         caught_up = self._executor.caught_up if self._executor is not None else None
         ends, findings = await self._scout.look(turn, caught_up, self._set_waiting)
+        self._check_not_superseded(turn, ends)
         self._executor = self._executor_on(turn, ends, caught_up)
         return findings
+
+    def _check_not_superseded(self, turn: Turn, ends: recovery.Ends) -> None:
+        """A log that was just read would take our appends, whoever drives the turn by now (R7).
+
+        Who has a token above the log's got it from the journal, which only its owner can write.
+        """
+        token = ends.tail.token if ends.tail is not None else None
+        if ends.tail is None or token is None or isinstance(ends.tail.what, Terminal):
+            return
+        if token > turn.token:
+            self._world.journal.new_token(at_least=token + 1)
+            raise OvertakenError
 
     async def _enter_gate_if_queued(self) -> None:
         turn = await self._world.journal.get(self._turn_id)
@@ -261,6 +274,7 @@ class Driver:
         ends = await self._scout.ends(turn)
         if ends.tail is not None and isinstance(ends.tail.what, Terminal | Asked):
             return
+        self._check_not_superseded(turn, ends)
         with contextlib.suppress(LogMovedError, OvertakenError):
             await self._executor_on(turn, ends, None).keep_alive()
 

@@ -158,6 +158,8 @@ class LogWriter:
                 self._expected = stream_seq
                 return True
             case Retry(expected):
+                if expected != attempted.expected:
+                    await self._check_still_named()
                 self._expected = expected
                 await self._pauses.take()
             case Rebase(expected, last_seq):
@@ -171,6 +173,14 @@ class LogWriter:
             case _:
                 assert_never(verdict)
         return False
+
+    async def _check_still_named(self) -> None:
+        """An emptied log refuses nobody who expects nothing: only the journal can say no (R7)."""
+        fact = SeqsReserved(self._token, self._limit + 1)
+        turn, effects = await self._ledger.apply_patiently(self._turn_id, fact, self._pauses)
+        if StandDown() in effects:
+            raise OvertakenError
+        self._limit = turn.seq_limit
 
     async def read_tail(self) -> Tail | None:
         """Read the subject's last message, waiting for the broker as long as it takes."""
