@@ -7,6 +7,7 @@ from typing import Any
 
 from tests.simulation.patches import Patch
 from vystak_turns.app import log_writer
+from vystak_turns.app.driver import Driver
 from vystak_turns.app.executor import Executor
 from vystak_turns.app.log_writer import LogWriter
 from vystak_turns.core import probe
@@ -170,3 +171,21 @@ def rollback_ignored() -> list[Patch]:
 def created_again() -> list[Patch]:
     """Publish response.created of every stream."""
     return [(events, "RESPONSE_CREATED", "response.never")]
+
+
+def superseded_unnoticed() -> list[Patch]:
+    """Append to a log that was just read, whoever wrote to it last."""
+
+    def check(_self: Driver, _turn: Turn, _ends: Any) -> None:
+        return
+
+    return [(Driver, "_check_not_superseded", check)]
+
+
+def emptied_log_ours() -> list[Patch]:
+    """Go on in an emptied log without asking the journal whose it is."""
+
+    async def check(_self: LogWriter) -> None:
+        return
+
+    return [(LogWriter, "_check_still_named", check)]

@@ -58,6 +58,15 @@ MUTATIONS: Final[tuple[Mutation, ...]] = (
         recovery.superseded_driver_goes_on,
         ("freeze",),
     ),
+    Mutation(
+        "superseded while probing", ("keep-alives",), log.superseded_unnoticed, ("two freezes",)
+    ),
+    Mutation(
+        "emptied log taken for ours",
+        ("keep-alives",),
+        log.emptied_log_ours,
+        ("freeze+purge",),
+    ),
     Mutation("decision not stored", (_APPROVAL,), orders.decision_not_stored),
     Mutation("bare value instead of a map", (_TWO_OF_NODE,), orders.bare_value),
     Mutation("generation not compared", (_TWO_OF_NODE,), orders.generation_not_compared),

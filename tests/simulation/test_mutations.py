@@ -63,16 +63,45 @@ def _plans_of_kind(kind: str, flow: Flow, effects: tuple[str, ...]) -> Iterator[
             late = [plan[0] for plan in deaths if plan[0].when is When.LATE]
             for size in range(1, 20):
                 yield from ((replace(blow, size=size),) for blow in late)
-        case "purge+kill":
-            for number in range(10, len(effects), 3):
-                purge = Blow(number, When.BEFORE, Victim.LOG, Kind.PURGE)
-                yield purge, Blow(number, When.BEFORE, Victim.SERVICE)
-        case "four deaths":
-            for start in range(8, 20):
-                numbers = itertools.islice(itertools.count(start, 24), 5)
-                yield tuple(Blow(n, When.BEFORE, Victim.AGENT) for n in numbers)
+        case "purge+kill" | "freeze+purge" | "two freezes" | "four deaths":
+            yield from _COMBINED[kind](len(effects))
         case _:
             yield from single_blows(flow, effects, Kind(kind))
+
+
+def _purge_and_kill(effects: int) -> Iterator[Plan]:
+    for number in range(10, effects, 3):
+        purge = Blow(number, When.BEFORE, Victim.LOG, Kind.PURGE)
+        yield purge, Blow(number, When.BEFORE, Victim.SERVICE)
+
+
+def _freeze_and_purge(effects: int) -> Iterator[Plan]:
+    """The log is emptied while the successor is quiet, before the zombie thaws."""
+    for later in range(28, min(60, effects)):
+        purge = Blow(later, When.BEFORE, Victim.LOG, Kind.PURGE)
+        for number in (8, 9, 12, 15):
+            yield Blow(number, When.AFTER, Victim.SERVICE, Kind.FREEZE, 13), purge
+
+
+def _two_freezes(_effects: int) -> Iterator[Plan]:
+    for number in range(3, 9):
+        first = Blow(number, When.AFTER, Victim.SERVICE, Kind.FREEZE, 7)
+        for later in range(number + 15, number + 30, 2):
+            yield first, Blow(later, When.BEFORE, Victim.SERVICE, Kind.FREEZE, 10)
+
+
+def _deaths_with_progress(_effects: int) -> Iterator[Plan]:
+    for start in range(8, 20):
+        numbers = itertools.islice(itertools.count(start, 24), 5)
+        yield tuple(Blow(n, When.BEFORE, Victim.AGENT) for n in numbers)
+
+
+_COMBINED = {
+    "purge+kill": _purge_and_kill,
+    "freeze+purge": _freeze_and_purge,
+    "two freezes": _two_freezes,
+    "four deaths": _deaths_with_progress,
+}
 
 
 def spread(plans: list[Plan]) -> Iterator[Plan]:
