@@ -65,19 +65,19 @@ def _prove(
 
 
 def _show(console: Console, outcome: Outcome) -> int:
-    console.print(str(outcome), markup=False)
+    console.print(str(outcome), markup=False, soft_wrap=True)
     return bool(outcome.violations)
 
 
 def _tell(console: Console, broken: tuple[Outcome, ...]) -> None:
     for outcome in broken[:10]:
         plan = ",".join(str(blow) for blow in outcome.plan)
-        console.print(str(outcome), style="red", markup=False)
+        console.print(str(outcome), style="red", markup=False, soft_wrap=True)
         again = f"--flow '{outcome.flow.name}' --plan {plan}"
         if outcome.seed is not None:
-            console.print(f"  again: make sim SEED={outcome.seed}", markup=False)
+            console.print(f"  again: make sim SEED={outcome.seed}", markup=False, soft_wrap=True)
         else:
-            console.print(f'  again: make sim ARGS="{again}"', markup=False)
+            console.print(f'  again: make sim ARGS="{again}"', markup=False, soft_wrap=True)
 
 
 def _sum_up(console: Console, tallies: list[proof.Tally], took_s: float) -> int:
