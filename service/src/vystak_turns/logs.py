@@ -23,6 +23,8 @@ _QUIET = {
     "uvicorn": logging.WARNING,
 }
 
+_WITH_OWN_IDEAS = ("uvicorn", "uvicorn.error", "uvicorn.access")
+
 
 def configure(form: LogFormat, level: str, stream: TextIO) -> None:
     """Send everything to `stream`; call it once, before the first line."""
@@ -59,6 +61,12 @@ def configure(form: LogFormat, level: str, stream: TextIO) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
+    for name in _WITH_OWN_IDEAS:
+        # Whoever set them up before us gave them a handler or a level of their own.
+        logger = logging.getLogger(name)
+        logger.handlers.clear()
+        logger.propagate, logger.disabled = True, False
+        logger.setLevel(logging.NOTSET)
     for name, least in _QUIET.items():
         logging.getLogger(name).setLevel(max(least, root.level))
 

@@ -26,7 +26,7 @@ COMMAND_TIMEOUT_S = 240
 LIGHT_NEEDS = ("nats-py", "pydantic")
 LIGHT_MUST_NOT_NEED = ("aiosqlite", "fastapi", "httpx", "langgraph", "rich", "typer", "uvicorn")
 # Their dependencies are extras.
-NOT_LIGHT = ("vystak_turns_client.cli", "vystak_turns_client.http")
+NOT_LIGHT = tuple(f"vystak_turns_client.{name}" for name in ("cli", "cli_screen", "http"))
 
 IMPORT_LIGHT_CLIENT = """
 import importlib, importlib.util, json, pkgutil, sys

@@ -48,6 +48,8 @@ def test_the_log_is_for_reading_on_a_terminal() -> None:
 
 
 def test_libraries_log_in_the_same_form() -> None:
+    logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
+    logging.getLogger("uvicorn").propagate = False
     stream = io.StringIO()
     logs.configure("json", "info", stream)
 
