@@ -172,6 +172,16 @@ def test_a_log_that_was_begun_anew_is_whole_from_there() -> None:
     assert effects_of(probing(origin_seq=2), found)[-1] == Resume(catch_up=True, after=LAST)
 
 
+def test_a_rewind_to_the_start_whose_driver_died_is_not_appended_again() -> None:
+    begun_anew = replace(tail(seq=9), what=Rewound(-1))
+    found = replace(findings(view(finished=True), begun_anew), head_seq=5, boundaries=())
+
+    after, effects = step(probing(), probed(found))
+
+    assert effects == (Resume(catch_up=True, after=None),)
+    assert after.origin_seq == 9
+
+
 def test_row_7_fails_with_the_graphs_words_and_no_attempt() -> None:
     after, effects = step(probing(), probed(findings(view(error="division by zero"))))
 

@@ -20,7 +20,7 @@ from vystak_turns.core.effects import (
     Rewind,
 )
 from vystak_turns.core.facts import ImpossibleFactError, Probed
-from vystak_turns.core.findings import AgentView, Findings, Terminal
+from vystak_turns.core.findings import AgentView, Findings, Rewound, Terminal
 from vystak_turns.core.probe import Row
 from vystak_turns.core.turn import Boundary, Claim, Decision, Failure, Intent, Park, Turn
 from vystak_turns_rpc.vocabulary import FailureCode, TurnState
@@ -43,8 +43,17 @@ def calls_agent(turn: Turn, findings: Findings) -> bool:
 
 def take_row(turn: Turn, fact: Probed) -> Step:
     """Do what the first fitting row says."""
+    turn = _begun_anew(turn, fact.findings)
     row = probe.first_fitting_row(turn, fact.findings)
     return ROWS[row](turn, fact)
+
+
+def _begun_anew(turn: Turn, findings: Findings) -> Turn:
+    """Learn from the log of a rewind to -1 whose driver died before it could commit it."""
+    tail = findings.tail
+    if tail is None or tail.seq is None or tail.what != Rewound(-1):
+        return turn
+    return replace(turn, origin_seq=tail.seq)
 
 
 def _close(turn: Turn, fact: Probed) -> Step:
