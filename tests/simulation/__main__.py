@@ -26,7 +26,7 @@ from tests.simulation.runs import Outcome, run
 _PAIRS = 199
 """Of the deaths after a first one, each n-th is run; of the plain flow each `_PLAIN_PAIRS`-th."""
 _PLAIN_PAIRS = 31
-_OTHERS = 2
+_OTHERS = 3
 """Of the blows that are no deaths, each n-th is run."""
 _SEEDS = 2000
 
