@@ -23,10 +23,10 @@ from tests.simulation.chance import run_seed
 from tests.simulation.flows import FLOWS, Flow, flow_named
 from tests.simulation.runs import Outcome, run
 
-_PAIRS = 199
+_PAIRS = 397
 """Of the deaths after a first one, each n-th is run; of the plain flow each `_PLAIN_PAIRS`-th."""
 _PLAIN_PAIRS = 31
-_OTHERS = 3
+_OTHERS = 5
 """Of the blows that are no deaths, each n-th is run."""
 _SEEDS = 2000
 
