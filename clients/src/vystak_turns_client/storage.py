@@ -35,9 +35,6 @@ class RowState(StrEnum):
     """Given up without an end in the log; corrected once the log has one."""
 
 
-FINAL_STATES = frozenset({RowState.DONE, RowState.FAILED})
-
-
 @dataclass(frozen=True, slots=True)
 class ActiveTurn:
     """A turn that a persister looks after; `subject` is where its log is."""

@@ -124,11 +124,7 @@ class LogWriter:
     async def _reserve(self) -> int:
         seq = self._next_seq
         if seq >= self._limit:
-            fact = SeqsReserved(self._token, seq + self._block)
-            turn, effects = await self._ledger.apply_patiently(self._turn_id, fact, self._pauses)
-            if StandDown() in effects:
-                raise OvertakenError
-            self._limit = turn.seq_limit
+            await self._reserve_up_to(seq + self._block)
         return seq
 
     def _message(self, seq: int, event_json: bytes) -> LogMessage:
@@ -176,7 +172,10 @@ class LogWriter:
 
     async def _check_still_named(self) -> None:
         """An emptied log refuses nobody who expects nothing: only the journal can say no (R7)."""
-        fact = SeqsReserved(self._token, self._limit + 1)
+        await self._reserve_up_to(self._limit + 1)
+
+    async def _reserve_up_to(self, limit: int) -> None:
+        fact = SeqsReserved(self._token, limit)
         turn, effects = await self._ledger.apply_patiently(self._turn_id, fact, self._pauses)
         if StandDown() in effects:
             raise OvertakenError

@@ -94,10 +94,6 @@ class Supervisor:
         driver = self._drivers.get(turn_id)
         return driver.waiting_for if driver is not None else None
 
-    def driven(self) -> int:
-        """How many turns are being driven now."""
-        return len(self._drivers)
-
     async def stop(self) -> None:
         """Let every driver go in order (R12): finish steps in flight, spend no attempt."""
         self._stopping = True

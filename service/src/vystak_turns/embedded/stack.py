@@ -166,10 +166,6 @@ class LocalStack:
         file = self.places.log(part)
         return file.read_text(encoding="utf-8") if file.exists() else ""
 
-    def set_restart(self, part: Part, *, restart: bool) -> None:
-        """Choose whether a part is started again by itself when it ends."""
-        self._children[part].restart = restart
-
     async def kill(self, part: Part, number: signal.Signals = signal.SIGKILL) -> int:
         """Send a signal and wait for the end; returns the exit code, negative for a signal.
 
